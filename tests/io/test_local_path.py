@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import uuid
 from collections.abc import Iterator
@@ -51,6 +52,19 @@ def test_a_file_is_created_once_and_replaced(folder: Folder) -> None:
     path.sync()
     folder.sync()
     assert not path.is_symlink()
+
+
+def test_a_file_that_exists_is_created_though_its_folder_cannot_be_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def reject(path: LocalPath) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument", str(path))  # as some network file systems do for folders
+
+    monkeypatch.setattr(LocalPath, "sync", reject)
+    path = LocalPath(tmp_path / "1.json")
+    assert path.create(b"ours")
+    assert path.read_bytes() == b"ours"
+    assert f"{path}: exists, but may be lost if the host fails: Invalid argument" in caplog.text
 
 
 def test_files_are_listed_below_the_folders_that_are_entered(folder: Folder) -> None:

@@ -484,7 +484,8 @@ class Dataset:
         )
 
     def __hash__(self) -> int:
-        return hash((self.name, self.column_indices, self.parts))
+        # Not of the parts, to which `PublishedFrame.recompute` gives other locations.
+        return hash((self.name, self.column_indices, len(self.parts)))
 
     def __repr__(self) -> str:
         steps = f": {self._describe_steps()}" if self.steps else ""

@@ -6,6 +6,7 @@ uses `os`.
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import TypeAlias
 from bowstring.errors import translate_os_error
 from bowstring.io.store_path import FolderEntry, StorePath
 
+_LOG = logging.getLogger(__name__)
 # Each attempt fails only if another job removes the empty folder in the same instant.
 MKDIR_ATTEMPTS = 10
 
@@ -66,7 +68,10 @@ class LocalPath(PosixPath):
                 os.link(temporary, self)
             except FileExistsError:
                 return False
-            self.parent.sync()
+            try:
+                self.parent.sync()
+            except OSError as problem:  # the file exists: after an error, the caller would create another one
+                _LOG.warning("%s: exists, but may be lost if the host fails: %s", self, problem.strerror)
         except OSError as problem:
             raise translate_os_error(problem, f"{self}: cannot be created: {problem.strerror}") from problem
         finally:

@@ -183,12 +183,13 @@ def test_lost_parts_are_computed_again_and_connecting_before_is_an_error(spark: 
 def test_parts_that_are_not_lost_stay_where_they_are(spark: SparkSession) -> None:
     with publish(spark.range(0, 3000, 1, 5)) as published:
         drop_parts(published, [1, 3])
-        parts = published.parts
+        parts, open_datasets = published.parts, {published}
         with bs.connect(parts[0].locations[0]) as reader:
             assert published.missing() == [1, 3]
             assert published.recompute() == [1, 3]
             assert reader.read_all().num_rows == 600
         assert [index for index in range(5) if published.parts[index] != parts[index]] == [1, 3]
+        assert published in open_datasets, "its hash depends on its parts"
         assert published_rows(published) == [(number,) for number in range(3000)]
 
 
