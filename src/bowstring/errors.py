@@ -291,6 +291,11 @@ def translate_os_error(error: OSError, message: str, filename: object = None) ->
     raise AssertionError(f"not an OSError: {error!r}")
 
 
+def limit_hint(error: OSError) -> str:
+    """Which limit is exceeded, to follow the text of an error of the operating system that does not name it; or ""."""
+    return " for `ulimit -f`, which also limits shared memory" if error.errno == errno.EFBIG else ""
+
+
 def add_location(error: _Error, location: str, separator: str = ": ") -> _Error:
     """Return a copy of an error of this module whose message begins with a location.
 

@@ -31,7 +31,7 @@ from bowstring.transports.sockets.unix import encode_unix_address
 from tests.control_group import limit_memory
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
-from tests.small_disk import run_on_4_mb
+from tests.small_disk import run_on_4_mb, run_on_read_only_files
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="requires root, to be several users")
 
@@ -266,6 +266,18 @@ def test_parts_of_a_table_are_copied_to_files_by_several_threads(
         assert len(dataset.parts) == 4
         assert spilled_bytes(token, dataset.id) == (0, dataset.nbytes)
         assert dataset.read_all() == table
+
+
+PUBLISH_AND_READ = """
+import bowstring as bs
+with bs.publish(bs.table({"a": [1, 2]}), lifetime="application", ttl_s=60) as dataset:
+    print(bs.open_published(dataset.id).read_all().to_pydict())
+"""
+
+
+def test_publishing_needs_no_writable_folder() -> None:
+    process = run_on_read_only_files("-c", PUBLISH_AND_READ)
+    assert (process.stdout, process.stderr) == ("{'a': [1, 2]}\n", "")
 
 
 def test_without_memory_and_disk_space_the_error_has_the_missing_bytes(

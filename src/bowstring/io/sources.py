@@ -6,7 +6,6 @@ import io
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any, TypeAlias
@@ -27,7 +26,7 @@ from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import GrowingFile, StreamSource
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.descriptors import map_file, pwrite_all
-from bowstring.memory.unnamed_file import check_free_space, open_unnamed_file, order_folders
+from bowstring.memory.unnamed_file import check_free_space, find_folders, open_unnamed_file
 
 RandomAccessSource: TypeAlias = MemorySource | RangeSource
 """A source with random access, local or remote."""
@@ -318,7 +317,7 @@ def read_into_memory(source: StreamSource, max_bytes: int) -> MemorySource:
 
 def download(source: RangeSource) -> MemorySource:
     """Copy a remote file to a temporary file without a name, and map that. Raises `ResourceError` without space."""
-    descriptor, folder = open_unnamed_file(order_folders([[tempfile.gettempdir(), "/var/tmp"]]))
+    descriptor, folder = open_unnamed_file(find_folders())
     try:
         check_free_space(folder, source.size, source.name)
         for offset in range(0, source.size, MAX_ROUND_BYTES):
