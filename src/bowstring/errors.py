@@ -293,7 +293,9 @@ def translate_os_error(error: OSError, message: str, filename: object = None) ->
 
 def limit_hint(error: OSError) -> str:
     """Which limit is exceeded, to follow the text of an error of the operating system that does not name it; or ""."""
-    return " for `ulimit -f`, which also limits shared memory" if error.errno == errno.EFBIG else ""
+    if error.errno == errno.EFBIG:
+        return " for `ulimit -f`, which also limits shared memory"
+    return ", or the process has too many mappings (sysctl vm.max_map_count)" if error.errno == errno.ENOMEM else ""
 
 
 def add_location(error: _Error, location: str, separator: str = ": ") -> _Error:

@@ -34,6 +34,8 @@ AnySource: TypeAlias = RandomAccessSource | StreamSource
 """A source of bytes, with random access or sequential."""
 # A file object allocates this much for each call, whatever length a message claims.
 _MAX_READ_BYTES = 1 << 20
+_MAX_COPIED_FILE_BYTES = 1 << 16
+"""Reading a file of this size takes as long as mapping it, and a process has 65,530 mappings (vm.max_map_count)."""
 _DECOMPRESSOR_MODULES = ("gzip", "bz2", "lzma", "_compression")
 
 
@@ -181,10 +183,11 @@ def open_growing(source: Any, timeout_s: float | None) -> StreamSource:
 
 
 def map_descriptor(descriptor: int, name: str) -> MemorySource:
-    """Map the regular file of a descriptor. The source owns the descriptor."""
+    """Map the regular file of a descriptor, or copy a small one. The source owns the descriptor."""
     try:
         size_bytes = os.fstat(descriptor).st_size
-        owner: Any = map_file(descriptor, size_bytes) if size_bytes else b""
+        is_copied = size_bytes <= _MAX_COPIED_FILE_BYTES
+        owner: Any = os.pread(descriptor, size_bytes, 0) if is_copied else map_file(descriptor, size_bytes)
         return MemorySource(Memory(owner), name, descriptor)
     except OSError as error:
         os.close(descriptor)
