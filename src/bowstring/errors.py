@@ -55,6 +55,8 @@ from itertools import islice
 from numbers import Real
 from typing import Any, TypeVar
 
+from bowstring.fork_safe_imports import completed_before_forks
+
 
 class BowstringError(Exception):
     """The base of all errors raised by Bowstring."""
@@ -321,7 +323,8 @@ def prefix_errors(location: str) -> Iterator[None]:
 def require_package(package: str, extra: str) -> Iterator[None]:
     """Raise `MissingExtraError` if the block can't import a package of the optional dependency group `extra`."""
     try:
-        yield
+        with completed_before_forks():
+            yield
     except ImportError as error:
         raise MissingExtraError.for_package(package, extra) from error
 
