@@ -482,5 +482,14 @@ def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: st
 
 def test_a_name_is_an_error_if_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_directory, "list_agent_addresses", list)
-    with pytest.raises(NotFoundError, match="there is no published data set 'x' on this host; nothing is published"):
+    with pytest.raises(NotFoundError) as problem:
         bs.open_published("x")
+    assert str(problem.value) == (
+        "there is no published data set 'x' on this host: none with this name or ID was published lately, or it has "
+        "ended with its application or host agent; nothing is published"
+    )
+
+
+def test_the_error_for_a_name_that_is_not_a_uri_has_the_function_for_published_names() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"found 'features'.* for a name that was published, .*open_pub"):
+        bs.connect("features")
