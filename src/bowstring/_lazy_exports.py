@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import cache
 
+from bowstring.fork_safe_imports import completed_before_forks
 from bowstring.pyarrow_names import missing_attribute_error
 
 
@@ -38,9 +39,11 @@ def attach_lazy_exports(package: str) -> tuple[Callable[[str], object], Callable
             return sorted(name for name, module in read_imports().items() if module != package)
         if name not in read_imports():
             raise missing_attribute_error(package, name, f"module {package!r}")
-        if read_imports()[name] == package:
-            return import_module(f"{package}.{name}")
-        value = getattr(import_module(read_imports()[name]), name)
+        module_name = read_imports()[name]
+        with completed_before_forks():
+            if module_name == package:
+                return import_module(f"{package}.{name}")
+            value = getattr(import_module(module_name), name)
         # From now on Python finds the attribute itself, and does not call this function.
         setattr(sys.modules[package], name, value)
         return value

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import bowstring as bs
 from bowstring.errors import MissingFileError
-from bowstring.io.local_path import Folder, LocalPath, as_folder
+from bowstring.io.local_path import Folder, LocalPath, absolute_path, as_folder
 from bowstring.io.store_path import StorePath, find_relative_name
 
 
@@ -98,3 +99,19 @@ def test_folders_of_a_file_system_may_be_missing(tmp_path: Path) -> None:
         (folder / "a" / "b" / "x").create(b"")
     with pytest.raises(FileNotFoundError):
         folder.place("_staging/1", "part")
+
+
+def test_a_relative_path_in_a_working_folder_that_was_removed_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute_path("../a") == f"{tmp_path}/../a"  # ".." of a symbolic link is another folder
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
+    assert absolute_path("/a") == "/a"
+    for use in (absolute_path, bs.dataset, lambda path: bs.connect(Path(path))):
+        with pytest.raises(MissingFileError, match=r"^a\.arrow: the working folder was removed$") as problem:
+            use("a.arrow")
+        assert problem.value.filename == "a.arrow"
