@@ -50,8 +50,8 @@ def find_schema_differences(left: Schema, right: Schema, check_metadata: bool = 
         if other is None:
             yield f"column {field.name!r} ({field.type}) is only on the left"
             continue
-        if field.type != other.type:
-            left_type, right_type = str(field.type), str(other.type)
+        left_type, right_type = str(field.type), str(other.type)
+        if field.type != other.type or left_type != right_type:  # types of lists are equal if only their names differ
             if left_type == right_type:
                 yield f"column {field.name!r}: fields inside {field.type} differ in name or nullability"
             else:
