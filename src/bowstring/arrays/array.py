@@ -28,7 +28,7 @@ from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas import series_to_column, to_series
 from bowstring.kernels import cast, encode, lists, nulls, sort
-from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.sort import NullPlacement, Order
 from bowstring.kernels.unify_dictionaries import concat_and_unify
 from bowstring.layouts.base import ArrayData, Indices, Values
@@ -312,8 +312,9 @@ class Array(ArrayData):
         values = self if self.length else self.layout.nulls(1)
         return Array.from_array_data(nulls.set_nulls(self.layout.take(values, checked_indices), is_null))
 
-    def filter(self, mask: MaskLike) -> Array:
-        """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
+    def filter(self, mask: MaskLike, *, null_selection_behavior: NullSelection = "drop") -> Array:
+        """Return the slots for which `mask` is true, copied; a null in the mask drops its slot, or with "emit_null"
+        makes it null.
 
         Raises `InvalidArgumentError` if the mask is not boolean or its length differs from the array's.
 
@@ -321,6 +322,9 @@ class Array(ArrayData):
         <bowstring.Array int64[2]>
         [1, 3]
         """
+        indices = mask_to_nullable_indices(mask, self.length, null_selection_behavior)
+        if indices is not None:
+            return self.take(indices)
         return Array.from_array_data(self.layout.take(self, mask_to_indices(mask, self.length)))
 
     def is_null(self, nan_is_null: bool = False) -> Array:
@@ -344,7 +348,7 @@ class Array(ArrayData):
         return Array.from_array_data(nulls.drop_null(self))
 
     def fill_null(self, fill_value: Any) -> Array:
-        """Replace nulls by `fill_value`, a Python value of the array's type; copies if there are nulls.
+        """Replace nulls by `fill_value`, a Python value or scalar of the array's type; copies if there are nulls.
 
         Raises `TypeMismatchError` if the value does not fit the type.
 

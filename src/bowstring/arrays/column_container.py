@@ -22,6 +22,7 @@ from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch
 from bowstring.interop.pandas import to_frame
 from bowstring.kernels.column_chunks import combine_with_wider_indices
+from bowstring.kernels.filter import NullSelection
 from bowstring.kernels.nulls import inherit_nulls
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.layouts.base import Indices, Values, to_object_array
@@ -331,7 +332,7 @@ class ColumnContainer(ABC):
         return self.filter(key)
 
     @abstractmethod
-    def filter(self, mask: Any) -> Self:
+    def filter(self, mask: Any, *, null_selection_behavior: NullSelection = "drop") -> Self:
         """Return the rows at which `mask` is true, or that match filters, copied."""
 
     @abstractmethod

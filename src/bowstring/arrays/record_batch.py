@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -22,7 +23,7 @@ from bowstring.interop import c_data
 from bowstring.interop.pandas import PANDAS_KEY, frame_to_batches, is_pandas_object
 from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
 from bowstring.kernels.column_chunks import ColumnChunks
-from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
 from bowstring.layouts.base import Indices
@@ -85,18 +86,24 @@ class RecordBatch(ColumnContainer):
 
     @classmethod
     def from_arrays(
-        cls, arrays: Sequence[Array], names: Sequence[str] | None = None, schema: SchemaLike | None = None
+        cls,
+        arrays: Sequence[Any],
+        names: Sequence[str] | None = None,
+        schema: SchemaLike | None = None,
+        metadata: MetadataLike = None,
     ) -> RecordBatch:
-        """Create a batch of arrays with names or a schema; nothing is copied.
+        """Create a batch of arrays, or of anything else that `array` accepts, with names or a schema. Arrays are cast
+        to its types, and not copied if they have them.
 
         Raises `InvalidArgumentError` if lengths, number or types do not agree.
 
         >>> bs.RecordBatch.from_arrays([bs.array([1, 2])], names=["n"]).to_pydict()
         {'n': [1, 2]}
         """
-        arrays = [as_array(array) for array in arrays]
-        schema = schema_of_columns(arrays, names, schema)
-        return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
+        columns, batch_schema = convert_columns(arrays, schema, names)
+        if metadata is not None:
+            batch_schema = batch_schema.with_metadata(metadata)
+        return cls(batch_schema, len(columns[0]) if columns else 0, tuple(map(combine_if_chunked, columns)))
 
     @classmethod
     def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:
@@ -189,8 +196,11 @@ class RecordBatch(ColumnContainer):
         columns = _LazyColumns(len(lazy_columns), lambda index: lazy_columns[index].slice(offset, length))
         return RecordBatch(self.schema, length, columns, self.pairs)
 
-    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike | Any) -> RecordBatch:
-        """Return the rows at which `mask` is true, copied, as `Array.filter`.
+    def filter(
+        self, mask: MaskLike | ChunkedArray | FiltersLike | Any, *, null_selection_behavior: NullSelection = "drop"
+    ) -> RecordBatch:
+        """Return the rows at which `mask` is true, copied, as `Array.filter`. With "emit_null", the row of a null has
+        only nulls.
 
         In place of a mask, filters are a list such as ``[("a", ">", 5), ("b", "in", ["x", "y"])]``, all of which must
         be true, or a list of such lists, one of which must be; see `bowstring.kernels.filters`. An expression of
@@ -205,7 +215,11 @@ class RecordBatch(ColumnContainer):
         if is_filters(mask):
             (batch,) = filter_batches([self], parse_filters(mask, self.schema), keeps_empty=True)
             return batch
-        return self._take_rows(mask_to_indices(combine_if_chunked(mask), self.num_rows))
+        mask = combine_if_chunked(mask)
+        indices = mask_to_nullable_indices(mask, self.num_rows, null_selection_behavior)
+        if indices is not None:
+            return self.take(Array.from_array_data(indices))
+        return self._take_rows(mask_to_indices(mask, self.num_rows))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
         """Cast the columns to the types of a schema with the same names, as `Array.cast`. Errors name the column.
@@ -482,6 +496,8 @@ def is_sequence_of_rows(data: Any, *, has_schema: bool = False) -> bool:
 def rows_to_batch(rows: Any, schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:
     """Convert rows to a batch. Raises `TypeMismatchError` if a value does not fit its type."""
     schema = None if schema is None else as_schema(schema)
+    if schema is not None and not set(schema.names).issuperset(chain.from_iterable(rows)):
+        rows = [{name: row.get(name) for name in schema.names} for row in rows]
     structs = array(rows, None if schema is None else types.Struct(schema.fields))
     row_schema = schema or Schema(tuple(Field(f.name, f.type) for f in structs.type.fields))
     if metadata is not None:
@@ -509,17 +525,29 @@ def build_columns_and_schema(
             data = [data[name] for name in schema.names]
         else:
             names, data = list(data), list(data.values())
-    if schema is not None and len(schema) != len(data):
-        raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
+    columns, schema = convert_columns(data, schema, names)
+    _check_required_columns(schema, columns)
+    return columns, schema
+
+
+def convert_columns(
+    data: Sequence[Any], schema: SchemaLike | None, names: Sequence[str] | None
+) -> tuple[list[Any], Schema]:
+    """Create columns of a sequence with names or a schema; return them and their schema. Raises as `table`."""
+    if schema is not None:
+        schema = as_schema(schema)
+        if len(schema) != len(data):
+            raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
     types_ = [None] * len(data) if schema is None else schema.types
-    columns = []
+    columns: list[Any] = []
     labels = schema.names if schema is not None else names if names is not None and len(names) == len(data) else None
     for label, values, type_ in zip(labels or range(len(data)), data, types_, strict=True):
         with prefix_errors(f"column {label!r}"):
-            columns.append(values if isinstance(values, ChunkedArray) else array(values, type_))
-    schema = schema_of_columns(columns, names, schema)
-    _check_required_columns(schema, columns)
-    return columns, schema
+            if isinstance(values, ChunkedArray):
+                columns.append(values if type_ is None else values.cast(type_))
+            else:
+                columns.append(array(values, type_))
+    return columns, schema_of_columns(columns, names, schema)
 
 
 def _check_required_columns(schema: Schema, columns: Sequence[Array | ChunkedArray]) -> None:

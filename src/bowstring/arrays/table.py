@@ -21,13 +21,13 @@ from bowstring.arrays.record_batch import (
     build_columns_and_schema,
     check_is_schema,
     check_names_fit,
+    convert_columns,
     filter_batches,
     import_batch,
     import_stream,
     is_sequence_of_rows,
     resolve_cast_schema,
     rows_to_batch,
-    schema_of_columns,
     separate_names_and_schema,
 )
 from bowstring.datatypes.field import MetadataLike
@@ -45,7 +45,7 @@ from bowstring.errors import (
 from bowstring.interop import c_data
 from bowstring.interop.pandas import frame_to_batches, is_pandas_object
 from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
-from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.layouts.base import Indices
@@ -115,25 +115,29 @@ class Table(ColumnContainer):
     @classmethod
     def from_arrays(
         cls,
-        arrays: Sequence[Array | ChunkedArray],
+        arrays: Sequence[Any],
         names: Sequence[str] | None = None,
         schema: SchemaLike | None = None,
+        metadata: MetadataLike = None,
     ) -> Table:
-        """Create a table of columns with names or a schema; nothing is copied.
+        """Create a table of columns with names or a schema, as `RecordBatch.from_arrays`.
 
         Each chunk boundary of a column starts a new batch.
 
         >>> bs.Table.from_arrays([bs.array([1, 2]), bs.array(["a", None])], names=["n", "s"]).to_pydict()
         {'n': [1, 2], 's': ['a', None]}
         """
-        columns = list(map(as_chunked_array, arrays))
-        schema = schema_of_columns(columns, names, schema)
+        arrays = [as_chunked_array(values) if c_data.has_c_stream(values) else values for values in arrays]
+        converted, table_schema = convert_columns(arrays, schema, names)
+        if metadata is not None:
+            table_schema = table_schema.with_metadata(metadata)
+        columns = list(map(as_chunked_array, converted))
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
         if not spans and columns and all(column.chunks for column in columns):
             spans = [(0, 0)]  # no rows, but maybe dictionaries
         arrays_by_batch = [[column._slice_within_chunk(*span) for column in columns] for span in spans]
-        return cls(schema, [RecordBatch.from_arrays(arrays, schema=schema) for arrays in arrays_by_batch])
+        return cls(table_schema, [RecordBatch(table_schema, len(arrays[0]), arrays) for arrays in arrays_by_batch])
 
     @classmethod
     def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> Table:
@@ -285,7 +289,9 @@ class Table(ColumnContainer):
         columns = [Array.from_array_data(column._take_from_chunks(*slots)) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
-    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike | Any) -> Table:
+    def filter(
+        self, mask: MaskLike | ChunkedArray | FiltersLike | Any, *, null_selection_behavior: NullSelection = "drop"
+    ) -> Table:
         """Return the rows at which `mask` is true, or that match filters or an expression, as `RecordBatch.filter`.
 
         They are copied batch by batch. Batches without such rows are dropped; if there are none, the table has one
@@ -302,7 +308,11 @@ class Table(ColumnContainer):
         if is_filters(mask):
             filtered = list(filter_batches(self._batches, parse_filters(mask, self.schema)))
             return Table(self.schema, filtered or self._empty_batches())
-        indices = mask_to_indices(combine_if_chunked(mask), self.num_rows)
+        mask = combine_if_chunked(mask)
+        nullable_indices = mask_to_nullable_indices(mask, self.num_rows, null_selection_behavior)
+        if nullable_indices is not None:
+            return self.take(Array.from_array_data(nullable_indices))
+        indices = mask_to_indices(mask, self.num_rows)
         starts = self._starts
         offsets = np.searchsorted(indices, starts).tolist()
         batches = [
@@ -656,10 +666,10 @@ def table(
 ) -> Table:
     """Create a table of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import one.
 
-    Rows are dictionaries; with a schema they have no other members. A column is a chunked array or anything that
+    Rows are dictionaries. A column is a chunked array or anything that
     `array` accepts. `names` are for a sequence of columns without names; a schema may be in their place. It sets the
     names of a sequence of columns; of any other data it selects columns by name, in its order. It also sets the types:
-    Python values are converted, and columns of a table, batch or frame are cast safely, as `Table.cast` does.
+    Python values are converted, and arrays and columns are cast safely, as `Table.cast` does.
     `metadata` replaces the custom metadata of the schema, except pandas'. Raises `InvalidArgumentError` if
     lengths or arguments do not agree, or columns of the schema are missing; `TypeMismatchError` if a value does not fit
     its type.

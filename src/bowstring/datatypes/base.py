@@ -59,8 +59,8 @@ class DataType:
         return hash(str(self))
 
     def equals(self, other: object, check_metadata: bool = False) -> bool:
-        """Return whether two types are equal, with `check_metadata` also in the names of all their fields, which are not
-        significant in lists, maps and runs, and in their custom metadata.
+        """Return whether two types are equal, with `check_metadata` also in the names and the custom metadata of all
+        their fields; the names of the children of lists, maps and runs are not significant.
 
         As for `==`, `other` is a type, or a name such as "int64"; `bowstring.datatypes.as_type` converts types of
         other libraries.
@@ -72,8 +72,8 @@ class DataType:
         return self.child_field_metadata() == other.child_field_metadata()
 
     def child_field_metadata(self) -> tuple[object, ...]:
-        """The names and custom metadata of the fields at every depth, hashable. `==` and `hash` ignore the metadata, and
-        the names of a list's, a map's or a run's children.
+        """The names and custom metadata of the fields at every depth, hashable. `==` and `hash` ignore the metadata,
+        and the names of the children of lists, maps and runs.
         """
         fields = self.fields
         return tuple((f.name, frozenset(f.pairs), f.type.child_field_metadata()) for f in fields) if fields else ()

@@ -26,7 +26,7 @@ class _UnnamedChildren(DataType):
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
             return False
-        return self is other or self._identity() == other._identity()  # type: ignore[attr-defined]
+        return self is other or self._identity() == other._identity()
 
     def __hash__(self) -> int:
         return hash((self.__class__, self._identity()))

@@ -232,6 +232,8 @@ class MapLayout(ListLayout):
         if not {list}.issuperset(map(builtins.type, lists)):
             lists = [value.items() if isinstance(value, Mapping) else value for value in lists]
         pairs, lengths, _ = flatten_lists(lists, self.type)
+        if dict in map(builtins.type, pairs):  # entries as `to_pylist` of the entries returns them
+            pairs = [tuple(map(pair.get, self._names)) if isinstance(pair, dict) else pair for pair in pairs]
         if not {tuple, list}.issuperset(map(builtins.type, pairs)) or not {2}.issuperset(map(len, pairs)):
             raise self._pair_error(pairs)
         entries, keys, items = self.children[0], [key for key, _ in pairs], [item for _, item in pairs]
