@@ -162,5 +162,5 @@ def test_tables_are_built_from_columns_or_rows() -> None:
     with pytest.raises(bs.errors.TypeMismatchError, match="field 'a'"):
         bs.table([{"a": "x"}], schema=bs.schema({"a": bs.int8()}))
     assert bs.table({"a": bs.ChunkedArray([], bs.int64())}, schema=bs.schema({"a": bs.int8()})).schema.types == ["int8"]
-    with pytest.raises(bs.errors.TypeMismatchError, match="column 'a'.*300"):
+    with pytest.raises(bs.errors.TypeMismatchError, match=r"column 'a'.*300"):
         bs.table({"a": bs.chunked_array([[300]])}, schema=bs.schema({"a": bs.int8()}))

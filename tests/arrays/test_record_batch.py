@@ -71,7 +71,7 @@ def test_lengths_and_types_must_match() -> None:
     with pytest.raises(bs.errors.InvalidArgumentError, match="column 'b' has 2 values, the first column has 1"):
         bs.RecordBatch.from_arrays([one, two], names=["a", "b"])
     assert bs.RecordBatch.from_arrays([one], schema=schema).column("a").equals(one.cast("int8"))
-    with pytest.raises(bs.errors.TypeMismatchError, match="column 'a'.*300"):
+    with pytest.raises(bs.errors.TypeMismatchError, match=r"column 'a'.*300"):
         bs.RecordBatch.from_arrays([bs.array([300])], schema=schema)
     with pytest.raises(bs.errors.InvalidArgumentError, match="names, or a schema"):
         bs.RecordBatch.from_arrays([one])

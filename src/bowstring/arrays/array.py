@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
+from bowstring.arrays.arithmetic import Arithmetic
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import as_type
 from bowstring.datatypes.types import (
@@ -27,6 +28,7 @@ from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchEr
 from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas import series_to_column, to_series
+from bowstring.interop.pyarrow_arrays import array_from_pyarrow, array_to_pyarrow
 from bowstring.kernels import cast, encode, lists, nulls, sort
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.sort import NullPlacement, Order
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @explain_missing_attributes
-class Array(ArrayData):
+class Array(Arithmetic, ArrayData):
     """A sequence of `length` values of one data type; immutable.
 
     Created by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing returns Python values;
@@ -84,6 +86,12 @@ class Array(ArrayData):
                 if dictionary is None:
                     dictionary = dictionaries[id(data.dictionary)] = cls.from_array_data(data.dictionary, dictionaries)
         return cls(data.layout, data.length, data.own_buffers, children, dictionary, data.known_null_count, data.offset)
+
+    def _to_pyarrow(self) -> Any:
+        return array_to_pyarrow(self)
+
+    def _from_pyarrow(self, value: Any) -> Array:
+        return Array.from_array_data(array_from_pyarrow(value))
 
     @classmethod
     def from_buffers(  # noqa: PLR0913 -- an array has this many parts

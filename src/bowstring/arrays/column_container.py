@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -30,6 +30,9 @@ from bowstring.layouts.buffer_sizes import total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import to_integer
 from bowstring.layouts.struct_ import StructLayout
+
+SortKey: TypeAlias = tuple[str, Order] | tuple[str, Order, NullPlacement]
+"""The name of a column, its order and the place of its nulls."""
 
 
 class ColumnContainer(ABC):
@@ -296,8 +299,10 @@ class ColumnContainer(ABC):
         nullable_indices = array(checked_indices, mask=is_null)
         return self._from_columns([column.take(nullable_indices) for column in self.columns])
 
-    def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Self:
+    def sort_by(self, sorting: str | Sequence[SortKey], null_placement: NullPlacement = "at_end") -> Self:
         """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies into one batch.
+
+        A third member of a pair, "at_start" or "at_end", places the nulls of its column.
 
         Raises `NotFoundError` for an unknown column, and `TypeMismatchError` if its type has no order.
 
@@ -306,10 +311,10 @@ class ColumnContainer(ABC):
         {'s': ['a', 'a', 'b'], 'n': [3, 2, 1]}
         """
         keys = [
-            (combine_with_wider_indices(as_chunked_array(self.column(name))), order)
-            for name, order in _parse_sorting(sorting)
+            (combine_with_wider_indices(as_chunked_array(self.column(name))), order, placement)
+            for name, order, placement in _parse_sorting(sorting, null_placement)
         ]
-        return self._take_rows(lexsort_to_indices(keys, null_placement))
+        return self._take_rows(lexsort_to_indices(keys))
 
     @abstractmethod
     def _record_batches(self) -> Sequence[AbstractRecordBatch]:
@@ -443,10 +448,14 @@ class ColumnContainer(ABC):
         return self._splice_column(schema, index, num_dropped, values)
 
 
-def _parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
-    """Return (name, order) pairs; a name alone means ascending. Raises `InvalidArgumentError` for anything else."""
+def _parse_sorting(sorting: Any, null_placement: NullPlacement) -> list[tuple[str, Order, NullPlacement]]:
+    """Return names, orders and null placements; a name alone means ascending. Raises `InvalidArgumentError` for
+    anything else.
+    """
+    if isinstance(sorting, str):
+        return [(sorting, "ascending", null_placement)]
     try:
-        return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
+        return [(name, order, *(placement or [null_placement])) for name, order, *placement in sorting]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}"

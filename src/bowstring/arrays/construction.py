@@ -26,7 +26,7 @@ from bowstring.layouts.construction import array_from_numpy, array_from_python, 
 from bowstring.layouts.expansion_limits import allow_available_memory
 
 
-def array(  # noqa: PLR0913 -- as in pyarrow
+def array(
     values: Any,
     type: TypeLike | None = None,
     mask: Values | Sequence[bool] | None = None,

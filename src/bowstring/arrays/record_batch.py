@@ -21,7 +21,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError, prefix_errors
 from bowstring.interop import c_data
 from bowstring.interop.pandas import PANDAS_KEY, frame_to_batches, is_pandas_object
-from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
+from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
 from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
@@ -209,8 +209,9 @@ class RecordBatch(ColumnContainer):
         >>> bs.record_batch({"n": [1, 2, 3], "s": ["a", "b", None]}).filter([("n", ">", 1)]).to_pydict()
         {'n': [2, 3], 's': ['b', None]}
         """
-        if is_expression(mask):
-            filtered = record_batch(import_pyarrow().record_batch(self).filter(mask))
+        expression = find_expression(mask)
+        if expression is not None:
+            filtered = record_batch(import_pyarrow().record_batch(self).filter(expression))
             return RecordBatch(filtered.schema, filtered.num_rows, filtered.lazy_columns, self.pairs)
         if is_filters(mask):
             (batch,) = filter_batches([self], parse_filters(mask, self.schema), keeps_empty=True)

@@ -44,7 +44,7 @@ from bowstring.errors import (
 )
 from bowstring.interop import c_data
 from bowstring.interop.pandas import frame_to_batches, is_pandas_object
-from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
+from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
@@ -303,8 +303,9 @@ class Table(ColumnContainer):
         >>> table.filter(table["s"].is_valid())["n"].to_pylist()
         [1, 2]
         """
-        if is_expression(mask):
-            return table(import_pyarrow().table(self).filter(mask))
+        expression = find_expression(mask)
+        if expression is not None:
+            return table(import_pyarrow().table(self).filter(expression))
         if is_filters(mask):
             filtered = list(filter_batches(self._batches, parse_filters(mask, self.schema)))
             return Table(self.schema, filtered or self._empty_batches())
@@ -349,6 +350,7 @@ class Table(ColumnContainer):
         {'city': ['Riga'], 'amount': [5], 'country': ['LV']}
         """
         pa = import_pyarrow()
+        options["filter_expression"] = find_expression(options.get("filter_expression"))
         return table(pa.table(self).join(pa.table(right_table), keys, right_keys, join_type, **options))
 
     def join_asof(self, right_table: Table, on: str, by: str | Sequence[str], tolerance: int, **options: Any) -> Table:

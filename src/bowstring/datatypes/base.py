@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.errors import InvalidArgumentError, escape_unprintable
+from bowstring.errors import InvalidArgumentError, NotFoundError, escape_unprintable
 
 if TYPE_CHECKING:
     from bowstring.datatypes.field import Field, Metadata
@@ -38,6 +38,12 @@ class DataType:
     def num_fields(self) -> int:
         """The number of child fields."""
         return len(self.fields)
+
+    def field(self, i: int) -> Field:
+        """Return a child field by index. Raises `NotFoundError` if there is none."""
+        if not is_integer_within(i, -len(self.fields), len(self.fields) - 1):
+            raise NotFoundError(f"expected the name or the index of one field of {self}, found {i!r:.100}")
+        return self.fields[i]
 
     def aliases(self) -> tuple[str, ...]:
         """The names of a type without children, first its `str`."""

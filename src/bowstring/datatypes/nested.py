@@ -170,6 +170,12 @@ class Struct(DataType):
     def __getitem__(self, key: str | int) -> Field:
         return self.field(key)
 
+    def __len__(self) -> int:
+        return len(self.children)
+
+    def __bool__(self) -> bool:
+        return True  # also without fields
+
     def __iter__(self) -> Iterator[Field]:
         return iter(self.children)
 
@@ -268,6 +274,11 @@ class Union(DataType):
     def fields(self) -> tuple[Field, ...]:
         """The fields, in order."""
         return self.children
+
+    @property
+    def type_codes(self) -> list[int]:
+        """The type ids, in order."""
+        return list(self.type_ids)
 
     def c_format(self) -> bytes:
         """Return the format string."""
