@@ -385,6 +385,26 @@ ELSEWHERE = {
     'pa.OSFile(file, "rb")': "bs.open_file(path)",
     "pa.BufferOutputStream()": "io.BytesIO()",
     'pa.py_buffer(b"a")': "bs.open_file(file_bytes)",
+    "pa.read_csv(file)": "bs.read_table(path)",
+    "pa.from_pandas(None)": "bs.table(data)",
+    "pa.bool8()": "it is bs.datatypes.bool8",
+    "pa.is_string(pa.string())": "it is bs.types.is_string",
+    "pa.sum(a)": "it is bs.compute.sum",
+    "ipc.table": "it is bs.table",
+    "pc.summ(a)": "did you mean 'sum'?",
+    "pa.tabel": "did you mean 'table'?",
+    "pa.ArrowInvalid": "bs.errors.InvalidArgumentError is a ValueError",
+    "pa.Int8Array": "all arrays are bs.Array",
+    "pa.TimestampType": "bs.datatypes.Timestamp",
+    "pa.TimestampScalar": "bs.Scalar",
+    "pa.default_memory_pool()": "memory is NumPy's",
+    "pa.show_versions()": "use pyarrow.show_versions",
+    "t.to_polars()": "polars.DataFrame(table)",
+    "t.to_string()": "str(table)",
+    "pa.int8().id": "bs.types.is_string(type)",
+    "schema.add_metadata({})": "schema.with_metadata(",
+    'pa.field("a", "int8").flatten()': "table.flatten()",
+    "t.to_reader().cast(schema)": "batch.cast(schema)",
     "pa.total_allocated_bytes()": "get_total_buffer_size()",
     "pa.cpu_count()": "os.cpu_count()",
 }
@@ -514,6 +534,21 @@ def test_a_name_of_pyarrow_that_is_missing_names_the_way(
     with pytest.raises(AttributeError) as error:
         eval(expression, namespaces["bowstring"])
     assert ELSEWHERE[expression] in str(error.value)
+
+
+def test_every_public_name_of_pyarrow_exists_or_is_explained() -> None:
+    names = [name for name in dir(pa) if not name.startswith("_") and not hasattr(bs, name)]
+    assert len(names) > 200
+    for name in names:
+        with pytest.raises(AttributeError, match=f"'bowstring' has no attribute '{name}': "):
+            getattr(bs, name)
+
+
+def test_names_that_only_tools_look_for_are_not_explained() -> None:
+    with pytest.raises(AttributeError, match=r"'bowstring' has no attribute '__wrapped__'$"):
+        bs.__wrapped__  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'bowstring' has no attribute 'zzz'$"):
+        bs.zzz  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_the_missing_names_are_not_attributes_and_do_not_slow_down_the_others() -> None:

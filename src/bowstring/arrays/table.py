@@ -482,6 +482,7 @@ class TableGroupBy:
         return table(self._groups.aggregate(aggregations))
 
 
+@explain_missing_attributes
 class RecordBatchReader(Closable):
     """Record batches of one schema, read once: iterate over it, or call `read_next_batch` or `read_all`.
 

@@ -10,11 +10,13 @@ import numpy as np
 
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import InvalidArgumentError, NotFoundError, escape_unprintable
+from bowstring.pyarrow_names import explain_missing_attributes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.field import Field, Metadata
 
 
+@explain_missing_attributes
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False, eq=False)
 class DataType:
     """The base of all data types.
