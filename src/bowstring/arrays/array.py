@@ -108,19 +108,25 @@ class Array(Arithmetic, ArrayData):
 
         `buffers` follow «Buffer Listing for Each Layout», with None for an absent validity bitmap. The array consists
         of the slots from `offset` to `offset + length`. A negative null count is computed on first use. The structure
-        is checked (`validate()`), the values are not (`validate(full=True)`).
+        is checked (`validate()`), the values are not (`validate(full=True)`). The arguments after `buffers` are best
+        named: pyarrow has them in another order.
 
         >>> import numpy as np
         >>> bs.Array.from_buffers("int32", 3, [None, np.array([1, 2, 3], np.int32)])
         <bowstring.Array int32[3]>
         [1, 2, 3]
         """
+        if not isinstance(children, Sequence):
+            raise InvalidArgumentError(
+                f"Array.from_buffers: expected a sequence of arrays as children, found {children!r:.100}: name the "
+                "arguments after `buffers`, such as null_count=-1, offset=0, children=[…]"
+            )
         array = cls(
             layout_of(as_type(type, "Array.from_buffers")),
             length,
             tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers),
-            tuple(map(cls.from_array_data, children)),
-            None if dictionary is None else cls.from_array_data(dictionary),
+            tuple(map(as_array, children)),
+            None if dictionary is None else as_array(dictionary),
             null_count,
             offset,
         )

@@ -48,11 +48,12 @@ class ChunkedArray(ColumnChunks):
     (2, [1, 2, None])
     """
 
-    __slots__ = ("_starts",)
+    __slots__ = ("_name", "_starts")
 
     _chunks: Sequence[Array]
 
     def __init__(self, chunks: Sequence[ArrayData], type: TypeLike) -> None:
+        self._name: str | None = None
         self.type = as_type(type, "a chunked array")
         arrays = tuple(as_arrays(chunks))
         for chunk in arrays:
@@ -61,12 +62,15 @@ class ChunkedArray(ColumnChunks):
         self._chunks = arrays
 
     @classmethod
-    def from_lazy_chunks(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
+    def from_lazy_chunks(
+        cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType, name: str | None = None
+    ) -> ChunkedArray:
         """Return a column whose chunks `create_chunk` creates on first use, from their index.
 
-        `starts` are as in `bowstring.layouts.indexing.chunk_starts`.
+        `starts` are as in `bowstring.layouts.indexing.chunk_starts`. `name` is of the column in its table, for pandas.
         """
         column = cls.__new__(cls)
+        column._name = name
         column.type = type
         column._starts = starts
         column._chunks = _LazyChunks(create_chunk, len(starts) - 1, type)
@@ -87,12 +91,16 @@ class ChunkedArray(ColumnChunks):
         return self._chunks[index]
 
     def to_pandas(self, **options: Any) -> Any:
-        """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated.
+        """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated. A column of a
+        table has its name.
 
         >>> bs.chunked_array([[1, 2], [3]]).to_pandas().sum().item()
         6
         """
-        return to_series(self, options)
+        series = to_series(self, options)
+        if self._name is not None and hasattr(series, "rename"):
+            series.name = self._name
+        return series
 
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None, **options: Any) -> ChunkedArray:

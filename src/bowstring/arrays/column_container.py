@@ -20,6 +20,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch
+from bowstring.interop.data_frames import to_interchange_frame, to_narwhals_frame
 from bowstring.interop.pandas import to_frame
 from bowstring.kernels.column_chunks import combine_with_wider_indices
 from bowstring.kernels.filter import NullSelection
@@ -275,6 +276,13 @@ class ColumnContainer(ABC):
             out[:, index] = part
         return out
 
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        """Return the rows by the protocol that plotting libraries use (`bowstring.interop.data_frames`)."""
+        return to_interchange_frame(self, nan_as_null, allow_copy)
+
+    def __narwhals_dataframe__(self) -> Any:
+        return to_narwhals_frame(self)
+
     def _repr_html_(self) -> str:
         return preview_as_html(self)
 
@@ -351,6 +359,14 @@ class ColumnContainer(ABC):
     @abstractmethod
     def _with_schema(self, schema: Schema) -> Self:
         """Return the columns with another schema of the same types."""
+
+    def replace_schema_metadata(self, metadata: MetadataLike = None) -> Self:
+        """Return the columns with other custom metadata in the schema.
+
+        >>> bs.table({"n": [1]}).replace_schema_metadata({"unit": "m"}).schema.metadata
+        {b'unit': b'm'}
+        """
+        return self._with_schema(self.schema.with_metadata(metadata))
 
     @abstractmethod
     def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> Self:

@@ -5,7 +5,7 @@ All arrays are `Array`s. `isinstance(array, ListArray)` is true for one of the c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
@@ -88,11 +88,17 @@ class _ListViewKind(metaclass=_ArrayKind):
         elements = array(values)
         list_type = _resolve_list_type(cls.TYPE, elements, type)
         dtype = _offset_dtype(list_type)
-        starts, lengths = _to_numpy(offsets, dtype, "offsets"), _to_numpy(sizes, dtype, "sizes")
-        if len(starts) != len(lengths):
-            raise InvalidArgumentError(f"expected as many offsets as sizes, found {len(starts)} and {len(lengths)}")
-        buffers = (_pack_nulls(mask, len(starts)), to_buffer(starts), to_buffer(lengths))
-        return _create(list_type, len(starts), buffers, [elements])
+        starts, valid = array(offsets), None
+        if starts.null_count:
+            valid = np.asarray(starts.is_valid())
+            starts = starts.fill_null(0)
+        first, lengths = _to_numpy(starts, dtype, "offsets"), _to_numpy(sizes, dtype, "sizes")
+        if len(first) != len(lengths):
+            raise InvalidArgumentError(f"expected as many offsets as sizes, found {len(first)} and {len(lengths)}")
+        if valid is not None:
+            lengths = np.where(valid, lengths, 0)
+        buffers = (_combine_nulls(mask, valid, len(first)), to_buffer(first), to_buffer(lengths))
+        return _create(list_type, len(first), buffers, [elements])
 
 
 class ListViewArray(_ListViewKind):
@@ -198,15 +204,24 @@ class StructArray(metaclass=_ArrayKind):
 
         A struct is null where `mask` is true. Shares the memory of the columns.
         """
-        columns = [array(column) for column in arrays]
+        if not isinstance(arrays, Iterable):
+            raise TypeMismatchError(f"StructArray: expected a sequence of arrays, not {arrays!r:.100}")
+        arrays = list(arrays)
         if [names, fields, type].count(None) != 2:
             raise InvalidArgumentError("StructArray: expected one of names, fields and type")
+        given = None if names is not None else t.struct(fields) if fields is not None else as_type(type)
+        field_types = [f.type for f in given.fields] if isinstance(given, t.Struct) else [None] * len(arrays)
+        if len(field_types) != len(arrays):
+            raise InvalidArgumentError(f"StructArray: {len(field_types)} fields for {len(arrays)} arrays")
+        columns = [
+            array(column, None if isinstance(column, ArrayData) else field_type)
+            for column, field_type in zip(arrays, field_types, strict=True)
+        ]
         if names is not None:
             if len(names) != len(columns):
                 raise InvalidArgumentError(f"StructArray: {len(names)} names for {len(columns)} arrays")
-            struct_type: t.DataType = t.struct([(name, c.type) for name, c in zip(names, columns, strict=True)])
-        else:
-            struct_type = t.struct(fields) if fields is not None else as_type(type)
+            given = t.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
+        struct_type = given
         if not isinstance(struct_type, t.Struct):
             raise TypeMismatchError(f"StructArray: {struct_type} is not a struct")
         lengths = {len(column) for column in columns}
@@ -351,10 +366,8 @@ def _create_lists(list_type: t.DataType, offsets: Any, elements: Array, mask: An
     numbers, valid = _split_offsets(offsets, _offset_dtype(list_type))
     if not numbers.size:
         raise InvalidArgumentError("expected one offset more than lists, found none")
-    if valid is not None and mask is not None:
-        raise InvalidArgumentError("expected either null offsets or a mask, found both")
     length = len(numbers) - 1
-    validity = _pack_nulls(mask, length) if valid is None else pack_validity(valid[:-1])
+    validity = _combine_nulls(mask, None if valid is None else valid[:-1], length)
     return _create(list_type, length, (validity, to_buffer(numbers)), [elements])
 
 
@@ -395,6 +408,15 @@ def _to_numpy(values: Any, dtype: str | np.dtype[Any], name: str) -> Values:
     if numbers.size and not limits.min <= int(numbers.min()) <= int(numbers.max()) <= limits.max:
         raise InvalidArgumentError(f"{name}: expected integers of {limits.bits} bits")
     return numbers.astype(dtype, copy=False)
+
+
+def _combine_nulls(mask: Any, valid: Values | None, length: int) -> Buffer | None:
+    """Return the validity bitmap of lists that are null by a mask, or by their offset."""
+    if valid is None:
+        return _pack_nulls(mask, length)
+    if mask is not None:
+        raise InvalidArgumentError("expected either null offsets or a mask, found both")
+    return pack_validity(valid)
 
 
 def _pack_nulls(mask: Any, length: int) -> Buffer | None:

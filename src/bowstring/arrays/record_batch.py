@@ -10,7 +10,7 @@ from typing import Any, TypeAlias, TypeVar, overload
 import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays
-from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
+from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer, get_distinct_names, has_several, split_structs
 from bowstring.arrays.construction import array
 from bowstring.arrays.preview import describe_shape, preview_as_text
@@ -26,7 +26,7 @@ from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
-from bowstring.layouts.base import Indices
+from bowstring.layouts.base import ArrayData, Indices
 from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.registry import layout_of
@@ -535,6 +535,9 @@ def convert_columns(
     data: Sequence[Any], schema: SchemaLike | None, names: Sequence[str] | None
 ) -> tuple[list[Any], Schema]:
     """Create columns of a sequence with names or a schema; return them and their schema. Raises as `table`."""
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise TypeMismatchError(f"expected a sequence of columns, not {type(data).__name__}")
+    data = [as_chunked_array(each) if _has_chunks(each) else each for each in data]
     if schema is not None:
         schema = as_schema(schema)
         if len(schema) != len(data):
@@ -545,10 +548,17 @@ def convert_columns(
     for label, values, type_ in zip(labels or range(len(data)), data, types_, strict=True):
         with prefix_errors(f"column {label!r}"):
             if isinstance(values, ChunkedArray):
-                columns.append(values if type_ is None else values.cast(type_))
+                columns.append(values if type_ in (None, values.type) else values.cast(type_))
             else:
                 columns.append(array(values, type_))
     return columns, schema_of_columns(columns, names, schema)
+
+
+def _has_chunks(values: Any) -> bool:
+    """Whether values are a column of another library that may have several chunks."""
+    if isinstance(values, list | tuple | np.ndarray | ArrayData | ChunkedArray) or is_pandas_object(values):
+        return False
+    return c_data.has_c_stream(values)
 
 
 def _check_required_columns(schema: Schema, columns: Sequence[Array | ChunkedArray]) -> None:

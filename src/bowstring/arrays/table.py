@@ -127,7 +127,6 @@ class Table(ColumnContainer):
         >>> bs.Table.from_arrays([bs.array([1, 2]), bs.array(["a", None])], names=["n", "s"]).to_pydict()
         {'n': [1, 2], 's': ['a', None]}
         """
-        arrays = [as_chunked_array(values) if c_data.has_c_stream(values) else values for values in arrays]
         converted, table_schema = convert_columns(arrays, schema, names)
         if metadata is not None:
             table_schema = table_schema.with_metadata(metadata)
@@ -173,6 +172,8 @@ class Table(ColumnContainer):
         {'n': [1, 2]}
         """
         structs = as_chunked_array(struct_array)
+        if not isinstance(structs.type, Struct):
+            raise TypeMismatchError(f"expected an array of structs, found {structs.type}")
         batches = [RecordBatch.from_struct_array(chunk) for chunk in structs.chunks]
         return cls(Schema(tuple(structs.type.fields)), batches)
 
@@ -205,9 +206,9 @@ class Table(ColumnContainer):
         index = self.schema.index(key)
         column = self._columns.get(index)
         if column is None:
-            batches, type_ = self._batches, self.schema.field(index).type
+            batches, field = self._batches, self.schema.field(index)
             column = ChunkedArray.from_lazy_chunks(
-                lambda batch_index: batches[batch_index].lazy_columns[index], self._starts, type_
+                lambda batch_index: batches[batch_index].lazy_columns[index], self._starts, field.type, field.name
             )
             if batches and not getattr(batches[0].lazy_columns, "is_local", True):
                 _ = column.chunks
@@ -390,14 +391,6 @@ class Table(ColumnContainer):
             batches.append(batch._splice_column(schema, index, num_dropped, chunked._slice_within_chunk(first, last)))
         return Table(schema, batches)
 
-    def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
-        """Return the table with other custom metadata in its schema.
-
-        >>> bs.table({"n": [1]}).replace_schema_metadata({"unit": "m"}).schema.metadata
-        {b'unit': b'm'}
-        """
-        return self._with_schema(self.schema.with_metadata(metadata))
-
     def to_host(self) -> Table:
         """Copy memory of a GPU to the CPU. As `Array.to_host`."""
         return Table(self.schema, [batch.to_host() for batch in self.to_batches()])
@@ -509,7 +502,8 @@ class RecordBatchReader(Closable):
     def from_stream(cls, data: Any, schema: SchemaLike | None = None) -> RecordBatchReader:
         """Create a reader of anything with `__arrow_c_stream__`, read on demand; nothing is copied.
 
-        Raises `InvalidArgumentError` if a `schema` is given and the stream has another one; `Table.cast` converts.
+        With a `schema`, the batches are cast to it, as `RecordBatch.cast`. Raises `InvalidArgumentError` if its names
+        differ from those of the stream.
         """
         if isinstance(data, Table):
             reader = cls(data.schema, data.to_batches())
@@ -520,9 +514,10 @@ class RecordBatchReader(Closable):
             reader = cls(table.schema, table.to_batches())
         else:
             raise TypeMismatchError(f"from_stream: expected an object with __arrow_c_stream__, found {data!r:.100}")
-        if schema is not None and as_schema(schema) != reader.schema:
-            raise InvalidArgumentError(f"from_stream: the schema is {reader.schema!r}, not {as_schema(schema)!r}")
-        return reader
+        if schema is None or as_schema(schema) == reader.schema:
+            return reader
+        target = resolve_cast_schema(reader.schema, as_schema(schema))
+        return cls(target, (batch.cast(target) for batch in reader))
 
     @property
     def schema(self) -> Schema:

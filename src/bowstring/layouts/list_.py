@@ -81,7 +81,8 @@ def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any] | Va
         values, mask = replace_none(values, ())
         if not {list, tuple}.issuperset(map(builtins.type, values)):
             for index, value in enumerate(values):
-                if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
+                is_list = hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0  # NumPy's may have no dimensions
+                if isinstance(value, (str, bytes, bytearray, Mapping)) or not is_list:
                     raise TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     return list(chain.from_iterable(values)) if elements is None else elements, lengths, mask
