@@ -98,9 +98,9 @@ def test_the_elements_of_a_table_are_its_columns() -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: bs.StructArray.from_arrays(5, ["x"]), "expected a sequence of arrays, not 5"),  # type: ignore[arg-type]
+        (lambda: bs.StructArray.from_arrays(5, ["x"]), "expected a sequence of columns, not int"),  # type: ignore[arg-type]
         (lambda: bs.StructArray.from_arrays([5], ["x"]), "expected a sequence of values, found 5"),
-        (lambda: bs.StructArray.from_arrays([[1]], fields=[]), "0 fields for 1 arrays"),
+        (lambda: bs.StructArray.from_arrays([[1]], fields=[]), "a schema of 0 fields does not fit 1 columns"),
         (lambda: bs.StructArray.from_arrays([[300]], fields=[bs.field("x", "int8")]), "300 cannot be converted"),
         (lambda: bs.Table.from_arrays(5, ["x"]), "expected a sequence of columns, not int"),  # type: ignore[arg-type]
         (lambda: bs.RecordBatch.from_arrays("ab", ["x"]), "expected a sequence of columns, not str"),
@@ -117,7 +117,6 @@ def test_the_elements_of_a_table_are_its_columns() -> None:
         ),
         (lambda: bs.schema({"a": "int8"}).insert("a", bs.field("b", "int8")), "expected the index of a column"),  # type: ignore[arg-type]
         (lambda: bs.from_numpy_dtype("O"), "object has no data type of its own"),
-        (lambda: bs.from_numpy_dtype("nope"), "'nope'"),
         (lambda: bs.Table.from_struct_array(bs.chunked_array([], bs.list_("int8"))), "expected an array of structs"),
         (
             lambda: bs.ListViewArray.from_arrays([0, None], [1, 1], [1], mask=[True, False]),

@@ -482,10 +482,8 @@ pa.scalar({"x": 1, "y": "a"})[1]
 list(pa.scalar({"x": 1, "y": "a"}))
 "x" in pa.scalar({"x": 1})
 len(pa.scalar({"x": 1, "y": 2}))
-pa.scalar({"x": 1, "y": 2}).items()
 pa.scalar({"x": 1}).as_py()
 pa.scalar("a", pa.dictionary(pa.int8(), pa.string())).value
-pa.scalar("a", pa.dictionary(pa.int8(), pa.string())).index
 pa.scalar(None).is_valid
 pa.scalar(1) == pa.scalar(1)
 pa.scalar(1).equals(pa.scalar(1))

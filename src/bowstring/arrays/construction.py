@@ -206,11 +206,7 @@ def from_numpy_dtype(dtype: Any) -> DataType:
     >>> str(bs.from_numpy_dtype("datetime64[ms]"))
     'timestamp[ms]'
     """
-    try:
-        dtype = np.dtype(dtype)
-    except TypeError as error:
-        raise TypeMismatchError(f"from_numpy_dtype: {error}") from None
-    if dtype.kind == "O":
+    if np.dtype(dtype).kind == "O":
         raise TypeMismatchError("NumPy's object has no data type of its own: it depends on the values")
     return infer_type(np.empty(0, dtype))
 

@@ -5,17 +5,20 @@ All arrays are `Array`s. `isinstance(array, ListArray)` is true for one of the c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 
 from bowstring.arrays.array import Array
+from bowstring.arrays.chunked_array import combine_if_chunked
 from bowstring.arrays.construction import array, as_mask
+from bowstring.arrays.record_batch import convert_columns
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import ArrayData, Values, pack_validity, to_buffer
 from bowstring.layouts.dictionary import DictionaryLayout
@@ -88,17 +91,16 @@ class _ListViewKind(metaclass=_ArrayKind):
         elements = array(values)
         list_type = _resolve_list_type(cls.TYPE, elements, type)
         dtype = _offset_dtype(list_type)
-        starts, valid = array(offsets), None
-        if starts.null_count:
-            valid = np.asarray(starts.is_valid())
-            starts = starts.fill_null(0)
-        first, lengths = _to_numpy(starts, dtype, "offsets"), _to_numpy(sizes, dtype, "sizes")
-        if len(first) != len(lengths):
-            raise InvalidArgumentError(f"expected as many offsets as sizes, found {len(first)} and {len(lengths)}")
-        if valid is not None:
-            lengths = np.where(valid, lengths, 0)
-        buffers = (_combine_nulls(mask, valid, len(first)), to_buffer(first), to_buffer(lengths))
-        return _create(list_type, len(first), buffers, [elements])
+        offset_array = array(offsets)
+        starts, lengths = _to_numpy(offset_array.fill_null(0), dtype, "offsets"), _to_numpy(sizes, dtype, "sizes")
+        if len(starts) != len(lengths):
+            raise InvalidArgumentError(f"expected as many offsets as sizes, found {len(starts)} and {len(lengths)}")
+        if offset_array.null_count:
+            _check_one_source_of_nulls(mask)
+            mask = np.asarray(offset_array.is_null())
+            lengths = np.where(mask, 0, lengths)
+        buffers = (_pack_nulls(mask, len(starts)), to_buffer(starts), to_buffer(lengths))
+        return _create(list_type, len(starts), buffers, [elements])
 
 
 class ListViewArray(_ListViewKind):
@@ -204,31 +206,15 @@ class StructArray(metaclass=_ArrayKind):
 
         A struct is null where `mask` is true. Shares the memory of the columns.
         """
-        if not isinstance(arrays, Iterable):
-            raise TypeMismatchError(f"StructArray: expected a sequence of arrays, not {arrays!r:.100}")
-        arrays = list(arrays)
         if [names, fields, type].count(None) != 2:
             raise InvalidArgumentError("StructArray: expected one of names, fields and type")
-        given = None if names is not None else t.struct(fields) if fields is not None else as_type(type)
-        field_types = [f.type for f in given.fields] if isinstance(given, t.Struct) else [None] * len(arrays)
-        if len(field_types) != len(arrays):
-            raise InvalidArgumentError(f"StructArray: {len(field_types)} fields for {len(arrays)} arrays")
-        columns = [
-            array(column, None if isinstance(column, ArrayData) else field_type)
-            for column, field_type in zip(arrays, field_types, strict=True)
-        ]
-        if names is not None:
-            if len(names) != len(columns):
-                raise InvalidArgumentError(f"StructArray: {len(names)} names for {len(columns)} arrays")
-            given = t.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
-        struct_type = given
-        if not isinstance(struct_type, t.Struct):
+        struct_type = None if names is not None else t.struct(fields) if fields is not None else as_type(type)
+        if not isinstance(struct_type, t.Struct | None):
             raise TypeMismatchError(f"StructArray: {struct_type} is not a struct")
-        lengths = {len(column) for column in columns}
-        if len(lengths) > 1:
-            raise InvalidArgumentError(f"StructArray: the arrays have {' and '.join(map(str, sorted(lengths)))} values")
-        length = lengths.pop() if lengths else 0
-        return _create(struct_type, length, (_pack_nulls(mask, length),), columns)
+        columns, schema = convert_columns(arrays, None if struct_type is None else Schema(struct_type.fields), names)
+        length = len(columns[0]) if columns else 0
+        children = [combine_if_chunked(column) for column in columns]
+        return _create(t.Struct(schema.fields), length, (_pack_nulls(mask, length),), children)
 
 
 class DictionaryArray(metaclass=_ArrayKind):
@@ -366,8 +352,10 @@ def _create_lists(list_type: t.DataType, offsets: Any, elements: Array, mask: An
     numbers, valid = _split_offsets(offsets, _offset_dtype(list_type))
     if not numbers.size:
         raise InvalidArgumentError("expected one offset more than lists, found none")
+    if valid is not None:
+        _check_one_source_of_nulls(mask)
     length = len(numbers) - 1
-    validity = _combine_nulls(mask, None if valid is None else valid[:-1], length)
+    validity = _pack_nulls(mask, length) if valid is None else pack_validity(valid[:-1])
     return _create(list_type, length, (validity, to_buffer(numbers)), [elements])
 
 
@@ -410,13 +398,10 @@ def _to_numpy(values: Any, dtype: str | np.dtype[Any], name: str) -> Values:
     return numbers.astype(dtype, copy=False)
 
 
-def _combine_nulls(mask: Any, valid: Values | None, length: int) -> Buffer | None:
-    """Return the validity bitmap of lists that are null by a mask, or by their offset."""
-    if valid is None:
-        return _pack_nulls(mask, length)
+def _check_one_source_of_nulls(mask: Any) -> None:
+    """Raise `InvalidArgumentError` if there is a mask in addition to null offsets."""
     if mask is not None:
         raise InvalidArgumentError("expected either null offsets or a mask, found both")
-    return pack_validity(valid)
 
 
 def _pack_nulls(mask: Any, length: int) -> Buffer | None:

@@ -100,9 +100,7 @@ class RecordBatch(ColumnContainer):
         >>> bs.RecordBatch.from_arrays([bs.array([1, 2])], names=["n"]).to_pydict()
         {'n': [1, 2]}
         """
-        columns, batch_schema = convert_columns(arrays, schema, names)
-        if metadata is not None:
-            batch_schema = batch_schema.with_metadata(metadata)
+        columns, batch_schema = convert_columns(arrays, schema, names, metadata)
         return cls(batch_schema, len(columns[0]) if columns else 0, tuple(map(combine_if_chunked, columns)))
 
     @classmethod
@@ -430,9 +428,7 @@ def record_batch(
             )
     if is_sequence_of_rows(data, has_schema=schema is not None):
         return rows_to_batch(data, schema, metadata)
-    columns, batch_schema = build_columns_and_schema(data, schema, names)
-    if metadata is not None:
-        batch_schema = batch_schema.with_metadata(metadata)
+    columns, batch_schema = build_columns_and_schema(data, schema, names, metadata)
     arrays = tuple([c.combine_chunks() if isinstance(c, ChunkedArray) else c for c in columns])
     return RecordBatch(batch_schema, arrays[0].length if arrays else 0, arrays)
 
@@ -508,7 +504,7 @@ def rows_to_batch(rows: Any, schema: SchemaLike | None, metadata: MetadataLike) 
 
 
 def build_columns_and_schema(
-    data: Any, schema: SchemaLike | None, names: Sequence[str] | None
+    data: Any, schema: SchemaLike | None, names: Sequence[str] | None, metadata: MetadataLike = None
 ) -> tuple[list[Any], Schema]:
     """Create columns of a mapping, or of a sequence with names or a schema; return them and their schema."""
     if schema is not None:
@@ -526,13 +522,13 @@ def build_columns_and_schema(
             data = [data[name] for name in schema.names]
         else:
             names, data = list(data), list(data.values())
-    columns, schema = convert_columns(data, schema, names)
+    columns, schema = convert_columns(data, schema, names, metadata)
     _check_required_columns(schema, columns)
     return columns, schema
 
 
 def convert_columns(
-    data: Sequence[Any], schema: SchemaLike | None, names: Sequence[str] | None
+    data: Sequence[Any], schema: SchemaLike | None, names: Sequence[str] | None, metadata: MetadataLike = None
 ) -> tuple[list[Any], Schema]:
     """Create columns of a sequence with names or a schema; return them and their schema. Raises as `table`."""
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
@@ -551,7 +547,8 @@ def convert_columns(
                 columns.append(values if type_ in (None, values.type) else values.cast(type_))
             else:
                 columns.append(array(values, type_))
-    return columns, schema_of_columns(columns, names, schema)
+    schema = schema_of_columns(columns, names, schema)
+    return columns, schema if metadata is None else schema.with_metadata(metadata)
 
 
 def _has_chunks(values: Any) -> bool:

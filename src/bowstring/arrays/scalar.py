@@ -130,40 +130,19 @@ class Scalar(Arithmetic):
         return None if value is None else Buffer.of(value.encode() if isinstance(value, str) else value)
 
     @property
-    def index(self) -> Scalar:
-        """The index of a dictionary-encoded value."""
-        return Scalar(self._array.indices)
-
-    @property
-    def dictionary(self) -> Array | None:
-        """The dictionary of a dictionary-encoded value."""
-        self._require("dictionary", Dictionary)
-        return self._array.dictionary
-
-    @property
-    def values(self) -> Any:
-        """The elements of a list as an array, None for null; of a struct, the method that returns the values."""
-        self._require("values", BaseList, Map, Struct)
-        if isinstance(self.type, Struct):
-            return lambda: [value for _, value in self.items()]
+    def values(self) -> Array | None:
+        """The elements of a list, None for null."""
+        self._require("values", BaseList, Map)
         return self._array.flatten() if self.is_valid else None
 
     def keys(self) -> list[str]:
         """Return the names of a struct's fields.
 
-        >>> bs.scalar({"x": 1, "y": None}).keys()
-        ['x', 'y']
+        >>> dict(bs.scalar({"x": 1, "y": None}))
+        {'x': 1, 'y': None}
         """
         self._require("keys", Struct)
         return [field.name for field in self.type.fields]
-
-    def items(self) -> list[tuple[str, Any]]:
-        """Return the names and the values of a struct's fields, as Python objects.
-
-        >>> bs.scalar({"x": 1, "y": None}).items()
-        [('x', 1), ('y', None)]
-        """
-        return [(name, self[index]) for index, name in enumerate(self.keys())]
 
     def __getitem__(self, key: int | str | builtins.slice) -> Any:
         """Return an element of a list, or the value of a struct's field, as a Python object.

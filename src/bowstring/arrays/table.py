@@ -127,9 +127,7 @@ class Table(ColumnContainer):
         >>> bs.Table.from_arrays([bs.array([1, 2]), bs.array(["a", None])], names=["n", "s"]).to_pydict()
         {'n': [1, 2], 's': ['a', None]}
         """
-        converted, table_schema = convert_columns(arrays, schema, names)
-        if metadata is not None:
-            table_schema = table_schema.with_metadata(metadata)
+        converted, table_schema = convert_columns(arrays, schema, names, metadata)
         columns = list(map(as_chunked_array, converted))
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
@@ -696,8 +694,8 @@ def table(
     if is_sequence_of_rows(data, has_schema=schema is not None):
         batch = rows_to_batch(data, schema, metadata)
         return Table(batch.schema, [batch])
-    columns, table_schema = build_columns_and_schema(data, schema, names)
-    return Table.from_arrays(columns, schema=table_schema if metadata is None else table_schema.with_metadata(metadata))
+    columns, table_schema = build_columns_and_schema(data, schema, names, metadata)
+    return Table.from_arrays(columns, schema=table_schema)
 
 
 def as_table(source: Any) -> Table:
