@@ -105,9 +105,10 @@ def array(
 
 def _array_from_objects(values: Sequence[Any], data_type: DataType | None) -> Array:
     """Create an array of Python objects. Scalars have the type of the first one by default."""
-    first = next((value for value in values if value is not None), None) if data_type is None else None
-    if isinstance(first, Scalar) or is_pyarrow_scalar(first):
-        data_type = as_type(first.type)  # type: ignore[union-attr]
+    if data_type is None and values:
+        first = values[0] if values[0] is not None else next((each for each in values if each is not None), None)
+        if isinstance(first, Scalar) or is_pyarrow_scalar(first):
+            data_type = as_type(first.type)  # type: ignore[union-attr]
     return Array.from_array_data(array_from_python(values, data_type))
 
 

@@ -21,7 +21,7 @@ class _UnnamedChildren(DataType):
 
     def _identity(self) -> tuple[object, ...]:
         """What makes two types of this class equal."""
-        return tuple((f.type, f.nullable) for f in self.fields)
+        raise NotImplementedError
 
     def __eq__(self, other: object) -> bool:
         if other.__class__ is not self.__class__:
@@ -41,6 +41,9 @@ class BaseList(_UnnamedChildren):
     """
 
     value_field: Field
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.value_field.type, self.value_field.nullable
 
     @property
     def value_type(self) -> DataType:
@@ -118,7 +121,7 @@ class FixedSizeList(BaseList):
         check_size("a fixed-size list's size", self.list_size)
 
     def _identity(self) -> tuple[object, ...]:
-        return self.value_type, self.value_field.nullable, self.list_size
+        return self.value_field.type, self.value_field.nullable, self.list_size
 
     def c_format(self) -> bytes:
         """Return the format string."""
@@ -346,6 +349,9 @@ class RunEndEncoded(_UnnamedChildren):
         ends = self.run_ends_field.type
         if not isinstance(ends, Int) or not ends.is_signed or ends.bit_width == 8:
             raise InvalidArgumentError(f"run ends are int16, int32 or int64, not {ends}")
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.run_ends_field.type, self.values_field.type, self.values_field.nullable
 
     @property
     def run_end_type(self) -> DataType:
