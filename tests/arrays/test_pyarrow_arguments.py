@@ -207,7 +207,8 @@ def test_whole_numbers_under_nulls_convert() -> None:
 def test_the_null_of_a_mask_drops_its_slot_or_makes_it_null(unit: Any) -> None:
     expected = [1] if unit == "drop" else [1, None]
     table = bs.concat_tables([bs.table({"n": [1]}), bs.table({"n": [2, 3]})])
-    for mask in ([True, False, None], bs.array([True, False, None]), bs.chunked_array([[True], [False, None]])):
+    masks: list[Any] = [[True, False, None], bs.array([True, False, None]), bs.chunked_array([[True], [False, None]])]
+    for mask in masks:
         for rows in (table, table.combine_chunks().to_batches()[0]):
             assert rows.filter(mask, null_selection_behavior=unit).column("n").to_pylist() == expected
             assert rows.column("n").filter(mask, null_selection_behavior=unit).to_pylist() == expected

@@ -253,7 +253,8 @@ def test_numpy_values_are_exported_without_a_copy() -> None:
 
 
 def test_a_list_of_duckdb_concatenates_with_others_and_keeps_its_name_in_files(tmp_path: Path) -> None:
-    theirs = bs.table(duckdb.sql("SELECT [1, 2] AS a"))
+    relation: Any = duckdb.sql("SELECT [1, 2] AS a")
+    theirs = bs.table(relation)
     ours = bs.table({"a": bs.array([[3]], bs.list_("int32"))})
     assert str(theirs["a"].type) == "list<l: int32>"  # DuckDB's name; pyarrow's is "item"
     both = bs.concat_tables([theirs, ours]).combine_chunks()
