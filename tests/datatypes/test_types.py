@@ -221,3 +221,14 @@ def test_lists_of_other_kinds_types_sizes_and_nullability_differ(other: bs.DataT
     assert bs.list_("int8") != other
     assert bs.list_("int8", 3) != other
     assert bs.struct({"i": "int8"}) != other
+
+
+def test_maps_whose_keys_have_other_names_have_equal_values() -> None:
+    types = bs.map_("string", "int8"), bs.map_(bs.field("k", "string"), bs.field("v", "int8"))
+    plain, renamed = (bs.array([{"a": 1}, None, {"b": 2, "c": 3}], type_) for type_ in types)
+    assert plain == renamed
+    assert plain != bs.array([{"a": 1}, None, {"b": 2, "c": 4}], types[1])
+    assert bs.chunked_array([plain, renamed]).unique().to_pylist() == plain.to_pylist()
+    lists = [bs.array([[{"a": 1}]], bs.list_(type_)) for type_ in types]
+    assert lists[0] == lists[1]
+    assert bs.table({"m": plain}) == bs.table({"m": renamed})

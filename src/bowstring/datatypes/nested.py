@@ -213,7 +213,11 @@ class Map(_UnnamedChildren):
             object.__setattr__(self, "entries_field", self.entries_field.with_type(entries).with_nullable(False))
 
     def _identity(self) -> tuple[object, ...]:
-        return self.key_type, self.item_type, self.item_field.nullable, self.keys_sorted
+        return (
+            *((f.type, f.nullable) for f in self.entries_field.type.fields),
+            self.entries_field.nullable,
+            self.keys_sorted,
+        )
 
     @property
     def key_field(self) -> Field:

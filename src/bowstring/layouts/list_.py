@@ -244,6 +244,10 @@ class MapLayout(ListLayout):
         columns = (key_layout.from_pylist(keys), item_layout.from_pylist(items))
         return self.create_array(lengths, ArrayData(entries, len(pairs), (None,), columns), pack_validity(mask))
 
+    def elements(self, array: ArrayData, offsets: Values) -> ArrayData:
+        # An array of an equal type may have other names for its keys and items.
+        return super().elements(array, offsets).with_layout(self.children[0])
+
     def copy_to_numpy(self, array: ArrayData) -> Values:
         return Layout.copy_to_numpy(self, array)  # lists of pairs
 
