@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 from abc import ABC, abstractmethod
@@ -111,6 +112,18 @@ class Schema:
         """The custom metadata as a dictionary, with the last value of a repeated key; `pairs` has all."""
         return dict(self.pairs)
 
+    @property
+    def pandas_metadata(self) -> dict[str, Any] | None:
+        """What pandas keeps in the custom metadata: the index, labels and dtypes of a frame; None if there is nothing.
+
+        Raises `InvalidDataError` if it is not JSON.
+        """
+        text = self.metadata.get(b"pandas")
+        try:
+            return None if text is None else json.loads(text)
+        except ValueError as error:
+            raise InvalidDataError(f"the custom metadata 'pandas' of the schema is not JSON: {error}") from None
+
     def index(self, key: str | int) -> int:
         """Return the index of a field by its name or its (possibly negative) index.
 
@@ -139,6 +152,10 @@ class Schema:
         raise NotFoundError(f"column index {key} is out of range for a schema of length {count}")
 
     def _position(self, i: int, count: int) -> int:
+        try:
+            i = operator.index(i)
+        except TypeError:
+            raise InvalidArgumentError(f"expected the index of a column, found {i!r:.100}") from None
         # As in `list.insert`, -1 is the position before the last field.
         if -count < i < count:
             return i if i >= 0 else i + count - 1

@@ -178,6 +178,7 @@ class _MicrosecondCodec(_TemporalCodec):
         return super().encode(values, python_types) if slots is None else slots
 
     def _python_to_units(self, value: Any) -> int:
+        value = self._convert(value)
         if not isinstance(value, self.PYTHON_TYPE):
             raise ValueError(f"not {self.DESCRIPTION}")
         if value != value:  # pandas' NaT is a datetime
@@ -191,6 +192,10 @@ class _MicrosecondCodec(_TemporalCodec):
         if rest:
             raise ValueError(f"finer than the unit {self._unit}")
         return units
+
+    def _convert(self, value: Any) -> Any:
+        """Convert a value of another Python type that stands for one of this type."""
+        return value
 
     @abstractmethod
     def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
@@ -228,7 +233,9 @@ def _units_to_numpy(units: int, numpy_type: np.dtype[Any]) -> Any:
 
 
 class TimestampCodec(_MicrosecondCodec):
-    """Python datetimes: aware in the type's time zone, or naive if it has none. Naive datetimes count as UTC."""
+    """Python datetimes: aware in the type's time zone, or naive if it has none. Naive datetimes count as UTC, and dates
+    as their midnight.
+    """
 
     __slots__ = ("_zone",)
 
@@ -238,6 +245,10 @@ class TimestampCodec(_MicrosecondCodec):
     def __init__(self, type: Timestamp) -> None:
         self._zone = type.timezone or None
         super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US))
+
+    def _convert(self, value: Any) -> Any:
+        is_date = isinstance(value, date) and not isinstance(value, datetime)
+        return datetime(value.year, value.month, value.day) if is_date else value
 
     def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
         epoch = _EPOCH if values[0].tzinfo is None else _EPOCH_UTC
@@ -312,7 +323,7 @@ class TimeCodec(_MicrosecondCodec):
 
 
 class DateCodec(_TemporalCodec):
-    """Python dates."""
+    """Python dates, and the dates of datetimes."""
 
     __slots__ = ("_per_day",)
 
@@ -321,7 +332,7 @@ class DateCodec(_TemporalCodec):
         self._per_day = 1 if type.unit == "day" else SECONDS_PER_DAY * 1000
 
     def _python_to_units(self, value: Any) -> int:
-        if not isinstance(value, date) or isinstance(value, datetime):
+        if not isinstance(value, date):
             raise ValueError("not a date")
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
 
