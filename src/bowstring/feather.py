@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from bowstring.arrays.table import as_table
-from bowstring.file_formats import read_table as read_table
+from bowstring.datasets.files import read_table as read_table
 from bowstring.ipc.api import new_file
 from bowstring.ipc.write_options import IpcWriteOptions
 

@@ -58,11 +58,12 @@ from bowstring.inspection.formatting import (
     iterate_rows,
 )
 from bowstring.inspection.validation import iter_validated_batches
-from bowstring.io.fsspec_store import find_store_location, is_fsspec_open_file, is_url
+from bowstring.io.fsspec_store import find_store_location, is_fsspec_open_file, is_url, with_storage_options
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import Sink, open_sink
 from bowstring.io.sources import ensure_random_access, open_at_position, open_random_access
+from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import create_file_reader, new_file, new_stream, open_any
 from bowstring.ipc.file import FileReader
@@ -154,24 +155,13 @@ class LazyTable:
 # Whole tables
 
 
-def read_table(
+def read_file(
     source: Any,
     columns: Sequence[str | int] | None = None,
     filters: FiltersLike | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
 ) -> Table:
-    """Read an Arrow file or stream, a Parquet, CSV or JSON file into a table.
-
-    Arrow and Parquet are detected by their first bytes, CSV and JSON by the extension of the path or URL. Sources and
-    errors are as in `open_file`, `filters` as in `Table.filter`; they may name columns that are not in `columns`.
-    A local Arrow file is mapped, not copied; batches that have no matching rows according to its statistics are not
-    read. Parquet, CSV and JSON need pyarrow (`MissingExtraError`). JSON is one object per line, or an array of objects.
-    Columns of CSV with leading zeros or integers beyond 64 bits in the first 64 KiB are text.
-
-    >>> bs.write_table(bs.table({"day": [1, 2, 3], "degrees": [-3.5, 14.0, 9.25]}), "days.csv")
-    >>> bs.read_table("days.csv", columns=["degrees"], filters=[("day", ">=", 2)]).to_pydict()
-    {'degrees': [14.0, 9.25]}
-    """
+    """Read one file of any format into a table; parameters and errors as in `bowstring.read_table`."""
     with TableSource(source) as table_source:
         if table_source.format == "arrow":
             return _read_arrow(table_source.source, columns, filters, limits)
@@ -197,9 +187,9 @@ def _read_arrow(
 
 
 def open_batches(
-    source: str | os.PathLike[str], columns: Sequence[str | int] | None = None
+    source: str | os.PathLike[str] | StorePath, columns: Sequence[str | int] | None = None
 ) -> FileReader | StreamReader | RecordBatchReader:
-    """Open the file at a path or URL for reading its batches once; formats and errors as in `read_table`."""
+    """Open the file at a path or URL for reading its batches once; formats and errors as in `read_file`."""
     if is_arrow(source):
         return open_any(source, columns)
     batches = _iterate_batches(source, columns)
@@ -220,21 +210,24 @@ def write_table(
     compression: Codec | Literal["snappy", "gzip", "brotli"] | None = None,
     max_chunksize: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a table, of Bowstring or another library, in the format of the extension of a path or URL: an Arrow file
     (`.arrow`, `.feather`, `.ipc`) or stream (`.arrows`), `.parquet`, `.csv`, `.tsv`, `.json` (an array of objects),
     `.jsonl` or `.ndjson`. File objects and descriptors get an Arrow file.
 
-    Batches, and row groups of Parquet, have at most `max_chunksize` rows. `sink` and `options` are as in `new_file`,
-    `compression` is Arrow's or Parquet's (default: snappy). All formats but Arrow need pyarrow (`MissingExtraError`).
-    Raises `InvalidArgumentError` for another extension and for options that the format does not have, and
-    `UnsupportedTypeError`, with the column, for a type that it can't hold.
+    Batches, and row groups of Parquet, have at most `max_chunksize` rows. `sink`, `options` and `storage_options` are
+    as in `new_file`, `compression` is Arrow's or Parquet's (default: snappy). All formats but Arrow need pyarrow
+    (`MissingExtraError`). Raises `InvalidArgumentError` for another extension and for options that the format does not
+    have, and `UnsupportedTypeError`, with the column, for a type that it can't hold.
 
     >>> bs.write_table(bs.table({"a": [1, 2, 3]}), "a.arrow", max_chunksize=2)
     >>> bs.open_file("a.arrow").num_record_batches
     2
     """
-    table, location = as_table(table), get_location(sink)
+    table, sink = as_table(table), with_storage_options(sink, storage_options)
+    location = get_location(sink)
     format_ = "file" if location is None else choose_target_format(location)
     writer_options: dict[str, Any] = {} if compression is None else {"compression": compression}
     if format_ in ARROW_FORMATS:
@@ -252,6 +245,8 @@ def get_location(file: Any) -> str | None:
     """Return the path or URL of a source or sink, which has an extension; None for file objects and memory."""
     if isinstance(file, str | os.PathLike):
         return os.fspath(file)
+    if isinstance(file, StorePath):
+        return str(file)
     return str(file.path) if is_fsspec_open_file(file) else None
 
 
@@ -383,7 +378,7 @@ class TableSource(AbstractContextManager["TableSource"]):
             raise invalid from error
 
 
-def is_arrow(path: str | os.PathLike[str]) -> bool:
+def is_arrow(path: str | os.PathLike[str] | StorePath) -> bool:
     """Return whether the file at a path or URL is read as Arrow data."""
     with TableSource(path) as file:
         return file.format == "arrow"

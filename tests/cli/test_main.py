@@ -137,7 +137,7 @@ def test_an_error_caused_by_an_interrupt_has_the_status_of_an_interrupt(
 USAGE_ERRORS = {
     "no-such-command": "no such command 'no-such-command' (bowstring --help shows how)",
     "convrt a b": "no such command 'convrt'; did you mean convert? (bowstring --help shows how)",
-    "--no-such-option": "no such option '--no-such-option' (bowstring --help shows how)",
+    "--xyz": "no such option '--xyz' (bowstring --help shows how)",
     "demo --rounds 0": "invalid value for '--rounds': 0 is not in the range x>=1 (bowstring demo --help shows how)",
     "demo --rounds": "option '--rounds' requires an argument (bowstring demo --help shows how)",
     "head a b": "got unexpected extra argument (b) (bowstring head --help shows how)",
@@ -196,7 +196,7 @@ USAGE_ERRORS = {
     "concat a": "missing option '-o' / '--output' (bowstring concat --help shows how)",
     "recover a": "missing argument 'TARGET' (bowstring recover --help shows how)",
     **{
-        f"{command} --no-such-option": f"no such option '--no-such-option' (bowstring {command} --help shows how)"
+        f"{command} --xyz": f"no such option '--xyz' (bowstring {command} --help shows how)"
         for command in commands.COMMANDS
     },
 }

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 import click
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datasets.sources import list_files
+from bowstring.cli.storage_options import get_storage_options
+from bowstring.datasets.files import File, list_files
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.display.printable_text import to_printable
@@ -33,7 +34,9 @@ from bowstring.file_formats import (
     TableSource,
     choose_target_format as choose_format_by_extension,
 )
+from bowstring.io.fsspec_store import is_url, with_storage_options
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
+from bowstring.io.store_path import StorePath
 from bowstring.memory.closable import call_on_error
 
 FORMAT_VERSION = 1
@@ -51,14 +54,23 @@ def resolve_source(file: str | None) -> Any:
     is_path = file is not None and file != "-"
     if not is_path and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("standard input is a terminal: give a FILE, or pipe the input")
-    source = file if is_path else sys.stdin
+    source = apply_storage_options(str(file)) if is_path else sys.stdin
     reject_same_file([source], sys.stdout)
     return source
 
 
+def apply_storage_options(path: str) -> File:
+    """Return the path, or for a URL the path in its store, with the values of `--storage-option`."""
+    store_path: File = with_storage_options(path, get_storage_options()) if is_url(path) else path
+    return store_path
+
+
 def list_inputs(file: str | None) -> Sequence[str | None]:
     """Return the files of a FILE argument: of a folder or a glob several, otherwise the argument itself."""
-    return [file] if file in (None, "", "-") else list_files(str(file))
+    if file in (None, "", "-"):
+        return [file]
+    files = list_files(apply_storage_options(str(file)))
+    return [each.url if isinstance(each, StorePath) else each for each in files]
 
 
 @contextmanager
@@ -97,7 +109,7 @@ class _JoinedFiles(TableSource):
     def _iterate(self, schema: Schema, first: LazyTable, options: SourceOptions) -> Iterator[RecordBatch]:
         yield from _with_schema(schema, first)
         for file in self._files[1:]:
-            with TableSource(file, self.format, file) as source, source.open_table(options) as table:
+            with TableSource(resolve_source(file), self.format, file) as source, source.open_table(options) as table:
                 if as_nullable(table.schema) != schema:
                     raise InvalidDataError(
                         f"{file}: expected {schema!r}, as in {self._files[0]}, found {table.schema!r}"
@@ -136,15 +148,16 @@ def echo_json(document: Mapping[str, Any], err: bool = False) -> None:
     click.echo(json.dumps({"format_version": FORMAT_VERSION, **document}, indent=2), err=err)
 
 
-def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
+def resolve_output(path: str, *files: str | None) -> File | int | BinaryIO:
     """Return the sink for binary data: the path, or the descriptor of standard output for "-".
 
     The descriptor bypasses Python's buffer, so that nothing is delayed in a pipe. Raises `click.UsageError` if standard
     output is a terminal, and `InvalidArgumentError` if the path is one of the FILE arguments `files`.
     """
     if path != "-":
-        reject_same_file(map(resolve_source, files), path)
-        return path
+        sink = apply_storage_options(path)
+        reject_same_file(map(resolve_source, files), sink)
+        return sink
     if sys.stdout.isatty():
         raise click.UsageError("standard output is a terminal: give a path, or pipe the output")
     sys.stdout.flush()
@@ -155,7 +168,7 @@ def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
 
 
 @contextmanager
-def open_output(out: str | int | BinaryIO) -> Iterator[Sink]:
+def open_output(out: File | int | BinaryIO) -> Iterator[Sink]:
     """Open a sink; finish it at the end of the block, or discard it if the block fails."""
     sink = open_sink(out)
     with call_on_error(sink.abandon):

@@ -9,7 +9,7 @@ import base64
 import io
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -64,7 +64,8 @@ class Dataset:
     `DatasetReader` with `bowstring.connect`. A slice, as in ``dataset[2:5]``, is the data set of these parts.
 
     `part_schema` is the schema of the parts. `column_indices` are the columns of them that are read, None for all.
-    Raises `NotFoundError` for an index out of range.
+    `storage_options` are fsspec's for locations in stores; they may be secret, and are pickled, but in no text. Raises
+    `NotFoundError` for an index out of range.
 
     >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
     ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
@@ -74,7 +75,7 @@ class Dataset:
     [1, 2]
     """
 
-    __slots__ = ("__weakref__", "column_indices", "name", "part_schema", "parts", "schema")
+    __slots__ = ("__weakref__", "column_indices", "name", "part_schema", "parts", "schema", "storage_options")
 
     def __init__(
         self,
@@ -82,6 +83,8 @@ class Dataset:
         part_schema: Schema,
         parts: Iterable[DatasetPart],
         column_indices: Iterable[int] | None = None,
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.part_schema = part_schema
@@ -89,6 +92,7 @@ class Dataset:
         self.column_indices = None if column_indices is None else tuple(column_indices)
         self.schema = part_schema if self.column_indices is None else part_schema.select(self.column_indices)
         """The schema of the columns that are read."""
+        self.storage_options = None if storage_options is None else dict(storage_options)
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -118,7 +122,7 @@ class Dataset:
         """
         selected = self.schema.resolve_indices(columns)
         indices = selected if self.column_indices is None else [self.column_indices[index] for index in selected]
-        return Dataset(self.name, self.part_schema, self.parts, indices)
+        return self._replace(column_indices=indices)
 
     def with_parts(self, parts: Iterable[DatasetPart]) -> Dataset:
         """Return the data set of other parts, with the same schema and selected columns.
@@ -129,7 +133,22 @@ class Dataset:
         >>> visits.with_parts(visits.parts[:1]).num_rows
         2
         """
-        return Dataset(self.name, self.part_schema, parts, self.column_indices)
+        return self._replace(parts=parts)
+
+    def with_storage_options(self, storage_options: Mapping[str, Any]) -> Dataset:
+        """Return the same data set, whose parts in stores are read with these options for fsspec.
+
+        >>> with bs.new_file("memory://visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2]}))
+        >>> bs.dataset("memory://visits.arrow").with_storage_options({"skip_instance_cache": True}).num_rows
+        2
+        """
+        return self._replace(storage_options=storage_options)
+
+    def _replace(self, **fields: Any) -> Dataset:
+        """Return a plain data set with other fields."""
+        kept = {"parts": self.parts, "column_indices": self.column_indices, "storage_options": self.storage_options}
+        return Dataset(self.name, self.part_schema, **(kept | fields))
 
     def __iter__(self) -> Iterator[RecordBatch]:
         """Iterate over the record batches of all parts, as `connect` reads them. Raises as `connect`."""
@@ -157,7 +176,7 @@ class Dataset:
                 return reader.read_all(filters)
         others = set(parse_filters(filters, self.part_schema).column_indices) - set(self.column_indices)
         columns = (*self.column_indices, *sorted(others))
-        with connect(Dataset(self.name, self.part_schema, self.parts, columns)) as reader:
+        with connect(self._replace(column_indices=columns)) as reader:
             return reader.read_all(filters).select(range(len(self.column_indices)))
 
     def read_rows(self, start: int, stop: int) -> Table:
@@ -232,7 +251,8 @@ class Dataset:
         return self.read_all().__arrow_c_stream__(requested_schema)
 
     def to_json(self) -> str:
-        """Return the description as JSON, for `from_json` or another language. URIs may have secret tickets.
+        """Return the description as JSON, for `from_json` or another language, without `storage_options`. URIs may have
+        secret tickets.
 
         `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»), the schema of the parts;
         `columns` are the indices of the columns that are read, or null.
@@ -286,11 +306,12 @@ class Dataset:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
-        return (self.name, self.part_schema, self.column_indices, self.parts) == (
+        return (self.name, self.part_schema, self.column_indices, self.parts, self.storage_options) == (
             other.name,
             other.part_schema,
             other.column_indices,
             other.parts,
+            other.storage_options,
         )
 
     def __hash__(self) -> int:

@@ -358,3 +358,10 @@ def test_appending_to_a_stream_names_the_call_that_makes_a_file_of_it(tmp_path: 
     with pytest.raises(errors.FormatMismatchError, match="an Arrow stream, which can't be appended to: concat_files"):
         bs.ipc.append_to_file(path)
     assert path.read_bytes() == before
+
+
+def test_a_url_cannot_be_appended_to(path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"^s3://bucket/a\.arrow: only local files can be"):
+        bs.ipc.append_to_file("s3://bucket/a.arrow", batch())
+    with pytest.raises(errors.InvalidArgumentError, match="only local files can be appended to"):
+        bs.ipc.append_to_file(path.as_uri(), batch())
