@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, get_args
@@ -16,6 +15,7 @@ from bowstring.arrays.table import Table
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import (
     choose_target_format,
+    echo_invalid_rows,
     echo_written,
     list_inputs,
     open_input,
@@ -25,8 +25,10 @@ from bowstring.cli.input_output import (
 from bowstring.cli.options import (
     PATH,
     UTF8_TEXT,
+    column_types_option,
     columns_option,
     from_option,
+    invalid_rows_option,
     max_piped_bytes_option,
     parse_name_list,
     target_format_option,
@@ -40,7 +42,6 @@ from bowstring.file_formats import (
     LazyTable,
     SourceOptions,
     decode_dictionaries,
-    import_pyarrow,
     validate_table,
     write_batches,
 )
@@ -54,6 +55,7 @@ _MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 1 << 16, 64 << 20
 _SOURCE_OPTIONS = {
     "column_names": ("csv",),
     "column_types": ("csv", "json", "jsonl"),
+    "invalid_rows": ("csv", "json", "jsonl"),
     "null_values": ("csv",),
     "timestamp_formats": ("csv", "json", "jsonl"),
     "skip_rows": ("csv",),
@@ -77,37 +79,6 @@ _CODECS = {
     "parquet": ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
 }
 _DEFAULT_CODECS = {"parquet": "snappy"}
-_PARAMETRIC_TYPE = re.compile(
-    r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|timestamp\[(s|ms|us|ns), *(?:tz=)?(.+)\]"
-)
-
-
-def _parse_column_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    """Parse `NAME=TYPE` options to a dictionary of pyarrow data types."""
-    types = {}
-    for value in values:
-        column, equals, text = value.rpartition("=")
-        if "timestamp[" in value:  # a time zone may contain "="
-            column, equals, text = value.partition("=")
-        if not equals or not column:
-            raise click.BadParameter(f"expected NAME=TYPE, such as price=float64, found {value!r}", ctx, param)
-        try:
-            types[column] = _parse_pyarrow_type(text.strip())
-        except (ValueError, TypeError):
-            expected = "int32, string, timestamp[us], decimal128(10, 2) …"
-            raise click.BadParameter(f"expected a type such as {expected}, found {text!r}", ctx, param) from None
-    return types
-
-
-def _parse_pyarrow_type(text: str) -> Any:
-    pa = import_pyarrow()
-    match = _PARAMETRIC_TYPE.fullmatch(text)
-    if match is None:
-        return pa.type_for_alias(text)
-    bits, precision, scale, unit, zone = match.groups()
-    if unit is not None:
-        return pa.timestamp(unit, zone)
-    return getattr(pa, f"decimal{bits or 128}")(int(precision), int(scale or 0))
 
 
 def _parse_character(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -184,15 +155,8 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
     metavar="A,B,…",
     help="Column names for CSV without a header, separated by commas.",
 )
-@click.option(
-    "--column-type",
-    "column_types",
-    type=UTF8_TEXT,
-    callback=_parse_column_types,
-    multiple=True,
-    metavar="NAME=TYPE",
-    help="Type of a column of CSV or JSON, such as int32 or timestamp[us, tz=UTC]; may be repeated.",
-)
+@column_types_option
+@invalid_rows_option
 @click.option(
     "--null-value",
     "null_values",
@@ -237,6 +201,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
         ):
             table = _transform_table(source_table, source_format, target_format, options)
             rows = write_batches(out, target_format, table, **write_options)
+    echo_invalid_rows(table_source.invalid_rows)
     echo_written(target, rows, len(table.schema))
 
 

@@ -29,6 +29,7 @@ from bowstring.file_formats import (
     ARROW_FORMATS,
     DEFAULT_SOURCE_OPTIONS,
     TARGET_FORMATS,
+    InvalidRows,
     LazyTable,
     SourceOptions,
     TableSource,
@@ -97,6 +98,7 @@ class _JoinedFiles(TableSource):
     def __init__(self, name: str, first: TableSource, files: Sequence[str | None]) -> None:
         self.name = name
         self.format = first.format
+        self.invalid_rows = first.invalid_rows
         self._first = first
         self._files = files
 
@@ -109,7 +111,8 @@ class _JoinedFiles(TableSource):
     def _iterate(self, schema: Schema, first: LazyTable, options: SourceOptions) -> Iterator[RecordBatch]:
         yield from _with_schema(schema, first)
         for file in self._files[1:]:
-            with TableSource(resolve_source(file), self.format, file) as source, source.open_table(options) as table:
+            source = TableSource(resolve_source(file), self.format, file, self.invalid_rows)
+            with source, source.open_table(options) as table:
                 if as_nullable(table.schema) != schema:
                     raise InvalidDataError(
                         f"{file}: expected {schema!r}, as in {self._files[0]}, found {table.schema!r}"
@@ -174,6 +177,14 @@ def open_output(out: File | int | BinaryIO) -> Iterator[Sink]:
     with call_on_error(sink.abandon):
         yield sink
         sink.finish()
+
+
+def echo_invalid_rows(invalid_rows: InvalidRows) -> None:
+    """Write the first rows that were skipped, if any, and their number to standard error."""
+    if invalid_rows.count:
+        more = "" if invalid_rows.count == len(invalid_rows.examples) else "; these are the first"
+        for text in (*invalid_rows.examples, f"{invalid_rows}{more}"):
+            click.echo(to_printable(text), err=True)
 
 
 def echo_written(target: str, rows: int, columns: int) -> None:

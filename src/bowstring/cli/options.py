@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import click
 
 from bowstring.datasets.published_dataset import published
-from bowstring.file_formats import SOURCE_FORMATS, TARGET_FORMATS
+from bowstring.file_formats import SOURCE_FORMATS, TARGET_FORMATS, InvalidRowsAction, import_pyarrow
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -69,6 +70,54 @@ columns_option = click.option(
     callback=parse_name_list,
     metavar="A,B,…",
     help="Select these columns, in this order; may be repeated.",
+)
+_PARAMETRIC_TYPE = re.compile(
+    r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|timestamp\[(s|ms|us|ns), *(?:tz=)?(.+)\]"
+)
+
+
+def _parse_column_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
+    """Parse `NAME=TYPE` options to a dictionary of pyarrow data types."""
+    types = {}
+    for value in values:
+        column, equals, text = value.rpartition("=")
+        if "timestamp[" in value:  # a time zone may contain "="
+            column, equals, text = value.partition("=")
+        if not equals or not column:
+            raise click.BadParameter(f"expected NAME=TYPE, such as price=float64, found {value!r}", ctx, param)
+        try:
+            types[column] = _parse_pyarrow_type(text.strip())
+        except (ValueError, TypeError):
+            expected = "int32, string, timestamp[us], decimal128(10, 2) …"
+            raise click.BadParameter(f"expected a type such as {expected}, found {text!r}", ctx, param) from None
+    return types
+
+
+def _parse_pyarrow_type(text: str) -> Any:
+    pa = import_pyarrow()
+    match = _PARAMETRIC_TYPE.fullmatch(text)
+    if match is None:
+        return pa.type_for_alias(text)
+    bits, precision, scale, unit, zone = match.groups()
+    if unit is not None:
+        return pa.timestamp(unit, zone)
+    return getattr(pa, f"decimal{bits or 128}")(int(precision), int(scale or 0))
+
+
+column_types_option = click.option(
+    "--column-type",
+    "column_types",
+    type=UTF8_TEXT,
+    callback=_parse_column_types,
+    multiple=True,
+    metavar="NAME=TYPE",
+    help="Type of a column of CSV or JSON, such as int32 or timestamp[us, tz=UTC]; may be repeated.",
+)
+invalid_rows_option = click.option(
+    "--invalid-rows",
+    type=click.Choice(get_args(InvalidRowsAction)),
+    default="error",
+    help="Rows of CSV or JSON with other columns or types: end with an error, or skip and list them.",
 )
 record_option = click.option(
     "--record",

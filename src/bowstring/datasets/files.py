@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from glob import has_magic
 from typing import Any, TypeAlias
 
@@ -11,7 +12,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datasets.manifest import list_files_without_manifest, read_manifest
 from bowstring.datatypes.nullability import as_nullable
-from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import (
     InvalidArgumentError,
     InvalidDataError,
@@ -19,7 +20,14 @@ from bowstring.errors import (
     MissingFileError,
     translate_os_error,
 )
-from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION, read_file
+from bowstring.file_formats import (
+    ARROW_FORMATS,
+    FORMATS_BY_EXTENSION,
+    WHOLE_FILE,
+    InvalidRowsAction,
+    import_column_types,
+    read_file,
+)
 from bowstring.io.fsspec_store import is_url, with_storage_options
 from bowstring.io.local_path import as_folder, is_file_uri, parse_file_uri
 from bowstring.io.store_path import FolderPath, StorePath
@@ -30,12 +38,14 @@ File: TypeAlias = str | StorePath
 """A path or a URL; a URL with storage options is the path in its store."""
 
 
-def read_table(
+def read_table(  # noqa: PLR0913 -- all but one are options
     source: Any,
     columns: Sequence[str | int] | None = None,
     filters: FiltersLike | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
     *,
+    column_types: SchemaLike | None = None,
+    invalid_rows: InvalidRowsAction = "error",
     storage_options: Mapping[str, Any] | None = None,
 ) -> Table:
     """Read an Arrow file or stream, a Parquet, CSV or JSON file into a table; or the files of a folder, a glob or a
@@ -48,14 +58,22 @@ def read_table(
     an array of objects. Columns of CSV with leading zeros or integers beyond 64 bits in the first 64 KiB are text.
     Raises `InvalidDataError` if files have different columns or types.
 
+    `column_types` are types of some columns of CSV and JSON, such as ``{"zip": "string"}``; others are inferred from
+    all rows. A row that has other columns, or a value that is not of the column's type, raises `InvalidDataError` with
+    its number; with ``invalid_rows="skip"`` it is left out, and a warning has the number of such rows and the first
+    ones.
+
     >>> bs.write_table(bs.table({"day": [1, 2, 3], "degrees": [-3.5, 14.0, 9.25]}), "days.csv")
     >>> bs.read_table("days.csv", columns=["degrees"], filters=[("day", ">=", 2)]).to_pydict()
     {'degrees': [14.0, 9.25]}
     """
+    options = WHOLE_FILE
+    if column_types is not None or invalid_rows != "error":
+        options = replace(options, column_types=import_column_types(column_types or {}), invalid_rows=invalid_rows)
     if not isinstance(source, list | tuple):
         source = with_storage_options(source, storage_options)
         try:
-            return read_file(source, columns, filters, limits)
+            return read_file(source, columns, filters, limits, options)
         except (IsDirectoryError, MissingFileError):  # folder or glob; to ask first is another request
             if not isinstance(source, str | os.PathLike | StorePath):
                 raise
@@ -63,7 +81,7 @@ def read_table(
     files = [file for each in source for file in list_files(with_storage_options(each, storage_options))]
     if not files:
         raise InvalidArgumentError("read_table: expected at least one path")
-    tables = [(str(file), read_file(file, columns, filters, limits)) for file in files]
+    tables = [(str(file), read_file(file, columns, filters, limits, options)) for file in files]
     schema = unify_nullability((file, table.schema) for file, table in tables)
     batches = [
         RecordBatch(schema, batch.num_rows, batch.lazy_columns, batch.pairs)
