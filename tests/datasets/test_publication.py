@@ -330,8 +330,8 @@ def test_invalid_options_are_errors_that_name_them() -> None:
         bs.published(0)
     with pytest.raises(InvalidArgumentError, match="ttl_s: expected a positive number of seconds, found '1h'"):
         bs.publish(TABLE, ttl_s="1h")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match=r"not dict: bowstring\.table creates a table"):
-        bs.publish({"a": [1]})  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgumentError, match=r"not int: bowstring\.table creates a table"):
+        bs.publish(7)  # type: ignore[arg-type]
 
 
 def publish_number(token: str, number: int) -> str:
@@ -472,3 +472,11 @@ def test_a_name_is_an_error_if_nothing_is_published(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(agent_directory, "list_agent_addresses", list)
     with pytest.raises(NotFoundError, match="there is no published data set 'x' on this host; nothing is published"):
         bs.open_published("x")
+
+
+def test_columns_by_name_are_published_shared_and_served_as_a_table() -> None:
+    columns = {"a": [1, None], "b": ["x", "y"]}
+    with bs.publish(columns, name="columns") as dataset, bs.share(columns) as handle:
+        assert dataset.read_all() == bs.attach(handle) == bs.table(columns)
+    with bs.serve({"columns": columns}) as server, bs.connect(server.uri("columns")) as reader:
+        assert reader.read_all() == bs.table(columns)

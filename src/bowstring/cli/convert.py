@@ -23,8 +23,11 @@ from bowstring.cli.input_output import (
     resolve_output,
 )
 from bowstring.cli.options import (
+    COUNT,
     PATH,
+    POSITIVE_COUNT,
     UTF8_TEXT,
+    Number,
     column_types_option,
     columns_option,
     from_option,
@@ -109,7 +112,7 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @from_option
-@target_format_option("by extension")
+@target_format_option("by extension; stream for -")
 @columns_option
 @click.option(
     "--compression",
@@ -125,7 +128,7 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option("--legacy-framing", is_flag=True, help="Write the framing of Arrow 0.14 and earlier.")
 @click.option(
     "--batch-rows",
-    type=click.IntRange(min=1),
+    type=POSITIVE_COUNT,
     help="Split and join batches to this number of rows.  [default: split to 65,536 rows and 64 MiB]",
 )
 @click.option("--decode-dictionaries", is_flag=True, help="Write plain values instead of dictionary-encoded columns.")
@@ -171,12 +174,12 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
     multiple=True,
     help="A strptime format of timestamps in CSV and JSON, in addition to ISO 8601; may be repeated.",
 )
-@click.option("--skip-rows", type=click.IntRange(min=0), default=0, help="Lines of CSV to skip before the header.")
+@click.option("--skip-rows", type=COUNT, default=0, help="Lines of CSV to skip before the header.")
 @click.option("--encoding", type=UTF8_TEXT, callback=_parse_encoding, default="utf-8", help="Encoding of CSV.")
 @click.option(
     "--block-size",
     "block_bytes",
-    type=click.IntRange(min=_MIN_BLOCK_BYTES, max=(1 << 31) - 1),
+    type=Number(int, _MIN_BLOCK_BYTES, (1 << 31) - 1),
     default=DEFAULT_BLOCK_BYTES,
     help="Size of a block of CSV or JSON, in bytes; types are inferred from the first block.",
 )
@@ -189,7 +192,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     Arrow data and Parquet are detected by content, CSV and JSON by the extension of the name; --from and --to override
     both. Every value is validated. TARGET is replaced atomically, when it is complete.
     """
-    target_format = choose_target_format(target, options["target_format"])
+    target_format = choose_target_format(target, options["target_format"], "stream" if target == "-" else None)
     with prefix_errors_with_source(source), open_input(source, options["source_format"]) as table_source:
         source_format = table_source.format
         options = _complete_options(ctx, options, source_format, target_format)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, get_args
@@ -35,14 +36,48 @@ class Utf8Text(click.ParamType):  # type: ignore[type-arg]  # generic since clic
 
 UTF8_TEXT = Utf8Text()
 
+
+class Number(click.ParamType):  # type: ignore[type-arg]  # generic since click 8.4
+    """A number within bounds; unlike click's ranges, errors and help have them in words."""
+
+    def __init__(
+        self, kind: type[int | float], minimum: float, maximum: float = math.inf, *, excludes_minimum: bool = False
+    ) -> None:
+        self.name = "integer" if kind is int else "number"
+        self._kind = kind
+        self._minimum, self._maximum = minimum, maximum
+        self._excludes_minimum = excludes_minimum
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Return the number. Raise `click.BadParameter` for other text, and for a number out of bounds."""
+        try:
+            number = self._kind(value)
+        except ValueError:
+            number = math.nan
+        if not self._minimum <= number <= self._maximum or (self._excludes_minimum and number == self._minimum):
+            self.fail(f"expected {self._describe()}, found {value}", param, ctx)
+        return number
+
+    def _describe(self) -> str:
+        name = f"{'an' if self._kind is int else 'a'} {self.name}"
+        if self._maximum != math.inf:
+            return f"{name} from {self._minimum} to {self._maximum}"
+        return f"{name} above {self._minimum}" if self._excludes_minimum else f"{name} of at least {self._minimum}"
+
+
+COUNT = Number(int, 0)
+POSITIVE_COUNT = Number(int, 1)
+SECONDS = Number(float, 0)
+POSITIVE_SECONDS = Number(float, 0, excludes_minimum=True)
+
 file_argument = click.argument("file", required=False, type=PATH)
 
 max_piped_bytes_option = click.option(
     "--max-piped-bytes",
-    type=click.IntRange(min=0),
+    type=COUNT,
     default=MAX_PIPED_BYTES,
-    show_default="1 GiB",
-    help="Maximum size of a file that is read from a pipe into memory; streams have none.",
+    show_default=False,
+    help="Maximum size of a file that is read from a pipe into memory; streams have none.  [default: 1 GiB]",
 )
 from_option = click.option(
     "--from",
@@ -140,7 +175,7 @@ def all_option(help_text: str) -> Callable[[_Command], _Command]:
 
 def rows_option(help_text: str) -> Callable[[_Command], _Command]:
     """Return the option for a number of rows, with this help text."""
-    return click.option("-n", "--rows", "count", type=click.IntRange(min=0), default=10, help=help_text)
+    return click.option("-n", "--rows", "count", type=COUNT, default=10, help=help_text)
 
 
 def row_format_option(help_text: str, default: str | None = None) -> Callable[[_Command], _Command]:

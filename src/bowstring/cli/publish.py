@@ -54,8 +54,8 @@ _MAX_NAME_CHARACTERS = 200
     "ttl_s",
     type=DURATION,
     default=DEFAULT_TTL_S,
-    show_default="1d",
-    help="When to free the memory, such as 90s, 10min, 2h or 1d.",
+    show_default=False,
+    help="When to free the memory, such as 90s, 10min or 2h.  [default: 1d]",
 )
 @click.option("--replace", is_flag=True, help="Free the newest data set of this name when the new one can be read.")
 @from_option

@@ -14,7 +14,7 @@ import click
 from bowstring.cli.error_messages import EXIT_FAILURE, format_error_line
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import apply_storage_options
-from bowstring.cli.options import PATH, record_option
+from bowstring.cli.options import PATH, POSITIVE_SECONDS, SECONDS, record_option
 from bowstring.cli.tls import tls_options
 from bowstring.datasets.files import list_files, read_table
 from bowstring.display.printable_text import to_printable
@@ -57,14 +57,14 @@ _LOG_LEVELS = ("debug", "info", "warning")
 @click.option(
     "--ticket-lifetime",
     "ticket_lifetime_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE_SECONDS,
     metavar="SECONDS",
     help="How long the URIs are valid; required where other hosts can connect.  [default: until the key changes]",
 )
 @click.option(
     "--drain",
     "drain_s",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=30.0,
     metavar="SECONDS",
     help="How long to wait at the end for clients that still use the data.",

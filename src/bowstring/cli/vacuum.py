@@ -8,7 +8,7 @@ import click
 
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
-from bowstring.cli.options import PATH, json_option
+from bowstring.cli.options import PATH, SECONDS, json_option
 from bowstring.cli.storage_options import get_storage_options
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
@@ -26,7 +26,7 @@ from bowstring.spark.folder.vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
 @click.option(
     "--older-than",
     "older_than_s",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=VACUUM_AGE_S,
     metavar="SECONDS",
     help="Remove only files that are unchanged for at least this long.",

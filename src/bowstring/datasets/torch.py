@@ -71,6 +71,10 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
     """
 
     def __init__(self, reader: EpochReader, *, fill_null: Any = None, validity_suffix: str | None = None) -> None:
+        """Yield the batches of `reader`; the options are those of `to_tensors`.
+
+        Raises `InvalidArgumentError` unless it is an `EpochReader`.
+        """
         super().__init__()
         if not isinstance(reader, EpochReader):
             class_name = type(reader).__name__

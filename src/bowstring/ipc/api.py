@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
-from bowstring.arrays.table import RecordBatchReader, Table, as_table
+from bowstring.arrays.table import RecordBatchReader, Table, as_table, table
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError
@@ -31,8 +31,10 @@ from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.closable import call_on_error
 
-BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
-"""An object with record batches of one schema."""
+BatchesLike: TypeAlias = (
+    RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch] | Mapping[str, Any]
+)
+"""An object with record batches of one schema, or a mapping of columns, as for `bowstring.table`."""
 
 
 def open_file(
@@ -146,6 +148,8 @@ def serialize_schema(schema: SchemaLike) -> bytes:
 
 def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordBatch]]:
     """Return the schema and batches of `source`. Raises `InvalidArgumentError` for objects without batches."""
+    if isinstance(source, Mapping):
+        source = table(source)
     if isinstance(source, RecordBatch):
         return source.schema, [source]
     if isinstance(source, Table):
