@@ -259,7 +259,7 @@ def test_control_characters_in_messages_are_escaped() -> None:
 
 def test_the_error_for_a_missing_package_has_the_command_to_install_it() -> None:
     assert format_error(MissingExtraError.for_package("click", "cli")) == (
-        "bowstring: click is not installed: pip install 'bowstring[cli]'"
+        "bowstring: click is not installed: pip install 'bowstring[cli]', or in a clone '.[cli]'"
     )
 
 
@@ -268,7 +268,7 @@ def test_without_click_the_error_names_the_extra(tmp_path: Path) -> None:
     program = "import sys; sys.modules['click'] = None; from bowstring.cli.main import main; sys.exit(main(['--help']))"
     process = run_python("-c", program)
     assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr == "bowstring: click is not installed: pip install 'bowstring[cli]'\n"
+    assert process.stderr == "bowstring: click is not installed: pip install 'bowstring[cli]', or in a clone '.[cli]'\n"
 
 
 @pytest.mark.parametrize("target", ["x.parquet", "x.csv"])
@@ -280,7 +280,10 @@ def test_without_pyarrow_the_error_for_another_format_names_the_extra(tmp_path: 
     )
     process = run_python("-c", program, *arguments)
     assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr == "bowstring: pyarrow is not installed: pip install 'bowstring[convert]'\n"
+    assert (
+        process.stderr
+        == "bowstring: pyarrow is not installed: pip install 'bowstring[convert]', or in a clone '.[convert]'\n"
+    )
     assert not (tmp_path / target).exists()
 
 

@@ -158,7 +158,7 @@ def _default_master() -> str:
 
 
 @click.command(epilog=examples("bowstring demo", "bowstring demo --quick", "bowstring demo --input flights.parquet"))
-@click.option("--quick", is_flag=True, help="Only compare the methods: less than a minute.")
+@click.option("--quick", is_flag=True, help="Only compare the methods: about a minute.")
 @click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
 @click.option(
     "--master", metavar="URL", help="The Spark master.  [default: a local cluster with one executor; local[*] if quick]"
