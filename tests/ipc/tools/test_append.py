@@ -70,7 +70,7 @@ def test_data_of_another_schema_leaves_the_file_unchanged(path: Path) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="the batch's schema differs"):
         bs.ipc.append_to_file(path, [batch(), _ONE])
     with pytest.raises(errors.InvalidArgumentError, match="expected a table, record batches or a reader, not dict"):
-        bs.ipc.append_to_file(path, {"by": "test"})  # type: ignore[dict-item]
+        bs.ipc.append_to_file(path, {"by": "test"})
     assert path.read_bytes() == before
     bs.ipc.append_to_file(path, batch())  # it is not locked
 
