@@ -100,7 +100,7 @@ INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
     "another type": ('{"a": 1}\n{"a": "x"}\n', 'line 2: Column(/a) changed from number to string: \'{"a": "x"}\''),
     "a row that is not an object": (
         '{"a": 1}\n[1]\n',
-        "JSON parse error: Column() changed from object to array in row 1",
+        "line 2: Column() changed from object to array: '[1]'",
     ),
     "a row that is cut off": ('{"a": 1}\n{"a":', "line 2: Invalid value: '{\"a\":'"),
     "values nested too deep": (
