@@ -24,6 +24,7 @@ import pytest
 import bowstring as bs
 from bowstring.datasets import PublishedDataset
 from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
+from bowstring.kernels.list_lengths import NO_LISTS
 from bowstring.sharing import PublishedSummary, stored_parts
 from bowstring.sharing.agent import directory as agent_directory, publications
 from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix
@@ -60,6 +61,17 @@ def held_bytes(token: str) -> int:
 
 def find(name: str) -> list[PublishedSummary]:
     return [summary for summary in bs.published() if summary.name == name]
+
+
+def test_parts_have_the_lengths_of_lists(tmp_path: Path) -> None:
+    table = bs.table({"x": [1, 2], "lists": [[[1], [2]], [[3, 4]]], "none": bs.array([None] * 2, bs.list_("int8"))})
+    lengths = ((1, ((1, 2), (1, 2))), (2, (NO_LISTS,)))
+    bs.write_table(table, tmp_path / "lists.arrow")
+    for source in (table, tmp_path / "lists.arrow"):
+        with bs.publish(source, name="lists", ttl_s=60), bs.open_published("lists") as dataset:
+            assert [part.list_lengths for part in dataset.parts] == [lengths]
+    with bs.publish(TABLE, ttl_s=60) as dataset:
+        assert [part.list_lengths for part in dataset.parts] == [()]
 
 
 def test_a_data_set_is_found_by_name_after_its_process_was_killed(token: str) -> None:

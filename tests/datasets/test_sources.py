@@ -41,6 +41,25 @@ def test_files_streams_and_urls_are_parts_whose_rows_are_counted(tmp_path: Path)
     assert bs.dataset("memory://sources/a.arrow", name="a").read_all()["x"].to_pylist() == [7, 8]
 
 
+def test_parts_have_the_lengths_of_lists_by_the_statistics_of_files_or_by_reading_the_rows(tmp_path: Path) -> None:
+    batches = [bs.record_batch({"x": [1, 2], "lists": [[1, 2], lists]}) for lists in ([3, 4], None, [])]
+    for name, options in (("plain.arrow", None), ("other.arrow", ["x"]), ("full.arrow", ["x", "lists"])):
+        with bs.new_file(tmp_path / name, batches[0].schema) as writer:
+            if options is not None:
+                writer.enable_statistics(options)
+            for batch in batches:
+                writer.write(batch)
+    with bs.new_stream(tmp_path / "stream.arrows", batches[0].schema) as stream:
+        stream.write(batches[0])
+    lengths = [
+        bs.dataset(tmp_path / name).parts[0].list_lengths
+        for name in ("plain.arrow", "other.arrow", "full.arrow", "stream.arrows")
+    ]
+    assert lengths == [(), (), ((1, ((0, 2),)),), ((1, ((2, 2),)),)]
+    with bs.serve({"lists": bs.Table.from_batches(batches)}) as server:
+        assert bs.dataset(server.uri("lists")).parts[0].list_lengths == ((1, ((0, 2),)),)
+
+
 def test_a_folder_is_described_by_its_manifest_or_its_files(tmp_path: Path) -> None:
     first, second, third = (write_numbers(tmp_path / f"{index}.arrow", index) for index in range(3))
     assert bs.dataset(tmp_path).read_all()["x"].to_pylist() == [0, 1, 2]

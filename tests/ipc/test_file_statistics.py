@@ -19,6 +19,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc import FileReader
 from bowstring.ipc.file_statistics import METADATA_KEY
+from bowstring.kernels.list_lengths import NO_LISTS
 from tests.ipc.samples import as_stream, batch
 
 
@@ -273,6 +274,89 @@ def test_statistics_are_merged_if_all_sources_have_them() -> None:
     bs.ipc.concat_files([file_with_statistics(*NUMBERS[:4]), as_stream(NUMBERS[4])], sink)
     assert bs.open_file(sink.getvalue()).statistics is None
     assert METADATA_KEY not in bs.open_file(sink.getvalue()).metadata
+
+
+# Lists
+
+LIST_TYPES: list[Any] = [bs.list_, bs.large_list, bs.list_view, bs.large_list_view, lambda values: bs.list_(values, 2)]
+PAIRS = bs.record_batch({"n": [1, 2, 3], "pairs": [[[1, 2], [3]], None, [[], None]]})
+SINGLES = bs.record_batch({"n": [4], "pairs": [[[1] * 5]]})
+
+
+@pytest.mark.parametrize("create_type", LIST_TYPES)
+def test_statistics_of_lists_have_the_lengths_of_each_batch(create_type: Any) -> None:
+    rows: list[list[Any]] = [[[["a"], ["b", "c"]]], [None], [[[], None], None, [None, ["d"]]]]
+    batches = [bs.record_batch({"c": bs.array(values, create_type(bs.list_("string")))}) for values in rows]
+    with bs.open_file(file_with_statistics(*batches)) as reader:
+        assert reader.statistics is not None
+        column = reader.statistics.columns[0]
+        assert column.list_lengths is not None
+        none = list(NO_LISTS)
+        assert column.list_lengths.tolist() == [[[2, 2], [1, 2]], [none, none], [[2, 2], [0, 1]]]
+        assert column.null_counts.tolist() == [0, 1, 1]
+        assert column.minima is None
+        assert reader.statistics.list_lengths == ((0, ((2, 2), (0, 2))),)
+        reader.check_statistics()
+
+
+def test_appended_and_merged_files_have_the_lengths_of_all_lists(tmp_path: Path) -> None:
+    path = tmp_path / "n.arrow"
+    path.write_bytes(file_with_statistics(PAIRS))
+    with bs.ipc.append_to_file(path) as writer:
+        writer.write(SINGLES)
+    sink = io.BytesIO()
+    bs.ipc.concat_files([file_with_statistics(PAIRS), file_with_statistics(SINGLES)], sink)
+    for file in (path, sink.getvalue()):
+        with bs.open_file(file) as reader:
+            assert reader.statistics is not None
+            assert reader.statistics.list_lengths == ((1, ((1, 2), (0, 5))),)
+            reader.check_statistics()
+
+
+def test_a_file_without_batches_has_no_lists() -> None:
+    with bs.open_file(file_with_statistics(PAIRS.slice(3))) as reader:
+        assert reader.statistics is not None
+        assert reader.statistics.list_lengths == ((1, (NO_LISTS, NO_LISTS)),)
+    sink = io.BytesIO()
+    with bs.new_file(sink, PAIRS.schema) as writer:
+        writer.enable_statistics()
+    with bs.open_file(sink.getvalue()) as reader:
+        assert reader.statistics is not None
+        assert reader.statistics.list_lengths == ((1, (NO_LISTS, NO_LISTS)),)
+
+
+def with_lengths(raw: bytes, lengths: list[Any]) -> bytes:
+    """Return the file with other lengths of the lists in its second column."""
+
+    def change(table: Any) -> Any:
+        column = table["1"].combine_chunks()
+        parts = [column.field("nulls"), pa.array(lengths, column.type.field("lengths").type)]
+        return table.set_column(4, table.schema.field(4), pa.StructArray.from_arrays(parts, fields=list(column.type)))
+
+    return replace_statistics(raw, change)
+
+
+@pytest.mark.parametrize("lengths", [[[[2, 1], [0, 2]]], [[[-1, 1], [0, 2]]], [[list(NO_LISTS), [-5, -1]]]])
+def test_impossible_lengths_are_an_error(lengths: list[Any]) -> None:
+    reader = bs.open_file(with_lengths(file_with_statistics(PAIRS), lengths))
+    with pytest.raises(errors.InvalidDataError, match="lengths of lists are negative, or the shortest"):
+        _ = reader.statistics
+
+
+@pytest.mark.parametrize("other", [[1], [[1]]])
+def test_lengths_of_a_type_with_other_lists_are_an_error(other: list[Any]) -> None:
+    raw = file_with_statistics(bs.record_batch({"other": other, "pairs": [[[1]]]}), columns=["pairs"])
+    raw = replace_statistics(raw, lambda table: table.rename_columns([*table.column_names[:3], "0"]))
+    with pytest.raises(errors.InvalidDataError, match=r"lengths of type fixed_size_list.* for a column of type"):
+        _ = bs.open_file(raw).statistics
+
+
+def test_check_statistics_finds_wrong_lengths() -> None:
+    reader = bs.open_file(with_lengths(file_with_statistics(PAIRS), [[[2, 2], [0, 3]]]))
+    with pytest.raises(
+        errors.InvalidDataError, match=r"column 1: by the statistics, expected lists of .* found \(\(2, 2\)"
+    ):
+        reader.check_statistics()
 
 
 def test_recovered_files_have_no_statistics() -> None:

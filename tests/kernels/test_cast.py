@@ -16,6 +16,7 @@ import bowstring as bs
 from bowstring.errors import TypeMismatchError
 from bowstring.testing import strategies
 from tests.cases import CASES, Case
+from tests.kernels.ml_values import MATRIX_TYPE, VECTOR_TYPE
 
 INTEGERS = [1, None, 0, 127]
 TIMESTAMPS = [datetime(2020, 2, 29), None, datetime(1969, 12, 31)]
@@ -431,3 +432,31 @@ def test_the_date_of_a_timestamp_is_its_day_as_in_pyarrow(source: Any, day: Any)
     expected = values.cast(day, safe=False)
     if source != day:
         assert bs.array(values).cast(expected.type, safe=False).equals(bs.array(expected))
+
+
+@pytest.mark.parametrize("safe", [True, False])
+def test_ml_vectors_and_matrices_become_lists_of_any_kind_also_within_other_types(safe: bool) -> None:
+    vectors = bs.array([(0, 3, [1], [2.5]), None, (1, None, None, [1.0, 2.0, 3.0])], VECTOR_TYPE)
+    rows = [[0.0, 2.5, 0.0], None, [1.0, 2.0, 3.0]]
+    for target in (bs.list_("float64"), bs.list_("float32"), bs.large_list("float16"), bs.list_("float32", 3)):
+        assert vectors.cast(target, safe).to_pylist() == rows
+    nested = bs.array(
+        [{"n": 1, "v": [(0, 3, [1], [2.5]), None]}], bs.struct({"n": bs.int8(), "v": bs.list_(VECTOR_TYPE)})
+    )
+    target = bs.struct({"n": bs.int8(), "v": bs.list_(bs.list_("float32"))})
+    assert nested.cast(target, safe).to_pylist() == [{"n": 1, "v": [[0.0, 2.5, 0.0], None]}]
+    matrices = bs.array([(1, 2, 1, [], [], [1.0, 2.0], False), None], MATRIX_TYPE)
+    assert matrices.cast(bs.list_(bs.list_("float32", 1)), safe).to_pylist() == [[[1.0], [2.0]], None]
+
+
+def test_ml_vectors_with_values_beyond_float32_or_other_sizes_are_not_cast_safely() -> None:
+    vectors = bs.array([(0, 3, [1], [1e300])], VECTOR_TYPE)
+    with pytest.raises(TypeMismatchError, match="too large for float"):
+        vectors.cast(bs.list_("float32"))
+    assert vectors.cast(bs.list_("float32"), safe=False).to_pylist() == [[0.0, float("inf"), 0.0]]
+    with pytest.raises(TypeMismatchError, match="expected 4 elements"):
+        vectors.cast(bs.list_("float64", 4))
+    with pytest.raises(TypeMismatchError, match="the index 3 is not within its vector"):
+        bs.array([(0, 3, [3], [1.0])], VECTOR_TYPE).cast(bs.list_("float64"))
+    with pytest.raises(TypeMismatchError, match="can't cast struct"):
+        bs.array([{"x": 1}]).cast(bs.list_("float64"))

@@ -12,11 +12,10 @@ import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.kernels.list_lengths import (
     NO_LISTS,
+    ListLengthCollector,
     count_list_levels,
-    find_list_lengths,
     list_length_bounds,
     merge_list_length_bounds,
-    merge_list_lengths,
 )
 from tests.kernels.ml_values import VECTOR_TYPE
 from tests.layouts.random_arrays import random_array
@@ -56,6 +55,19 @@ def test_bounds_are_those_of_the_lists_that_are_not_null(num_levels: int) -> Non
         assert merge_list_length_bounds(bounds, others) == merged
 
 
+def test_long_columns_are_read_in_blocks() -> None:
+    for position in (0, 65_535, 65_536, 199_999):
+        sizes = np.full(200_000, 2)
+        sizes[position] = 3
+        lists = bs.Array.from_buffers(
+            bs.list_(bs.int8()),
+            len(sizes),
+            [None, np.append(0, sizes.cumsum()).astype(np.int32)],
+            [bs.array(np.zeros(sizes.sum(), np.int8))],
+        )
+        assert list_length_bounds(lists) == ((2, 3),)
+
+
 def test_lists_under_nulls_do_not_count() -> None:
     inner = bs.Array.from_buffers(
         bs.list_(bs.int8()), 3, [None, b"\0\0\0\0\1\0\0\0\3\0\0\0\4\0\0\0"], [bs.array([1] * 4, bs.int8())]
@@ -79,11 +91,15 @@ def test_extension_types_and_vectors_count_as_lists_and_other_types_do_not() -> 
         assert list_length_bounds(bs.array([None], other)) is None
 
 
-def test_only_columns_that_all_parts_have_recorded_are_merged() -> None:
-    parts = [[bs.array([1]), bs.array([[1]]), bs.array([[[1, 2]]])], [bs.array([1]), bs.array([[]], bs.list_("int64"))]]
-    lengths = [find_list_lengths(columns) for columns in parts]
-    assert lengths[0] == ((1, ((1, 1),)), (2, ((1, 1), (2, 2))))
-    assert merge_list_lengths(*lengths) == ((1, ((0, 1),)),)
+def test_the_bounds_of_batches_are_merged() -> None:
+    collector = ListLengthCollector([bs.int64(), bs.list_("int64"), bs.list_(bs.list_("int64"), 2)])
+    assert collector.list_lengths == ((1, (NO_LISTS,)), (2, (NO_LISTS, NO_LISTS)))
+    batches: list[list[Any]] = [[[1]], [None], [[], [2, 3]]]
+    for lists in batches:
+        nested = [each if each is None else [each, []] for each in lists]
+        columns = [bs.array([1] * len(lists)), bs.array(lists, bs.list_("int64"))]
+        collector.add([*columns, bs.array(nested, bs.list_(bs.list_("int64"), 2))].__getitem__)
+    assert collector.list_lengths == ((1, ((0, 2),)), (2, ((2, 2), (0, 2))))
 
 
 def test_falling_offsets_are_invalid_data() -> None:

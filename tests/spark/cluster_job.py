@@ -101,7 +101,7 @@ def write_and_read(spark: SparkSession, folder: Path, mode: Literal["append", "o
 def fail_once(failure: str, folder: str) -> Callable[..., Iterator[Any]]:
     """The work of a task that publishes, but fails in one way; it travels to the workers by value."""
 
-    def write(dataset: str, agent_key: Any, schema: Any, batches: Iterator[Any]) -> Iterator[Any]:
+    def write(dataset: str, agent_key: Any, schema: Any, vectors: Any, batches: Iterator[Any]) -> Iterator[Any]:
         import signal
 
         from pyspark import TaskContext
@@ -140,7 +140,7 @@ def fail_once(failure: str, folder: str) -> Callable[..., Iterator[Any]]:
 
         if failure == "before" and number == 1 and is_first():
             kill_executor()
-        (report,) = write_partition(dataset, agent_key, schema, fail_in_the_middle())
+        (report,) = write_partition(dataset, agent_key, schema, vectors, fail_in_the_middle())
         if failure == "after put" and number == 1 and is_first():
             kill_executor()
         if failure == "speculation" and number == 3 and is_first():

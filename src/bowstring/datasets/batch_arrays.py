@@ -34,6 +34,8 @@ from bowstring.datasets.column_arrays import (
     is_number_by_option,
     split_list_type,
 )
+from bowstring.datasets.fixed_width_rows import FixedWidthRows
+from bowstring.datasets.order import RowIndices
 from bowstring.datatypes import types as t
 from bowstring.datatypes.canonical.tensors import FixedShapeTensorType
 from bowstring.datatypes.field import Field
@@ -49,6 +51,10 @@ from bowstring.errors import (
 from bowstring.kernels.list_lengths import ListLengthBounds
 from bowstring.kernels.ml_vectors import is_vector
 from bowstring.layouts.base import Values
+
+# Small enough for the processor's cache, where the next steps find it, and large enough for the calls to take less time
+# than the copies.
+_BLOCK_BYTES = 1 << 18
 
 Arrays: TypeAlias = "dict[str, ColumnValues]"
 Padding: TypeAlias = "float | tuple[float, int]"
@@ -99,6 +105,19 @@ class _Feature:
     widths: Mapping[str, int]
     """The columns, and the number of elements of each in a row."""
     dtype: np.dtype[Any]
+
+
+class RowSelection(Protocol):
+    """Rows of a data set, by their indices in it."""
+
+    def take(self, rows: RowIndices, columns: Sequence[str]) -> RecordBatch:
+        """Copy some columns of rows."""
+
+    def locate(self, rows: RowIndices) -> RowIndices:
+        """Return the indices of rows for `FixedWidthRows.take`."""
+
+    def find_fixed_width_rows(self, column: NumberColumn) -> FixedWidthRows | None:
+        """Return all rows of a column if they have a `view`."""
 
 
 class ArraySource(Protocol):
@@ -180,33 +199,70 @@ class BatchArrays:
 
     # Conversion
 
-    def convert(self, batch: RecordBatch, *, is_copied: bool = False) -> Arrays:
-        """Return the columns of any number of rows. Raises `RowError`.
+    def convert(self, batch: RecordBatch) -> Arrays:
+        """Return the columns of any number of rows; arrays may share the memory of the batch. Raises `RowError`."""
+        values, valid = self._convert_columns(batch, self._columns)
+        return self._join(values, valid, batch.num_rows)
 
-        Arrays may share the memory of the batch, and are read-only then, unless it `is_copied` for this call.
+    def gather(self, selection: RowSelection, batches: Sequence[RowIndices]) -> Iterator[Arrays]:
+        """Yield the columns of batches of rows, by their indices in the data set; copied. Raises `RowError`.
+
+        Rows of one width are copied for a few batches at once, so that they are in the processor's cache when they are
+        used; all others for all batches, since each call takes long.
         """
+        rows = np.concatenate(batches)
+        fixed = {
+            name: (column, fixed_rows)
+            for name, column in self._columns.items()
+            if isinstance(column, NumberColumn) and (fixed_rows := selection.find_fixed_width_rows(column)) is not None
+        }
         values: dict[str, ColumnValues] = {}
         valid: dict[str, Any] = {}
-        for name, column in self._columns.items():
+        others = [name for name in self._columns if name not in fixed]
+        if others or not fixed:
+            values, valid = self._convert_columns(selection.take(rows, others), others)
+        row_bytes = sum(fixed_rows.row_bytes for _, fixed_rows in fixed.values()) + 1
+        batches_per_block = max(_BLOCK_BYTES // (row_bytes * max(len(batches[0]), 1)), 1)
+        stops = list(accumulate(map(len, batches), initial=0))
+        for edges in (
+            stops[first : first + batches_per_block + 1] for first in range(0, len(batches), batches_per_block)
+        ):
+            first, last = edges[0], edges[-1]
+            block = {name: _slice_rows(each, first, last) for name, each in values.items()}
+            block_valid = {name: _slice_rows(each, first, last) for name, each in valid.items()}
+            positions = selection.locate(rows[first:last]) if fixed else rows[:0]
+            for name, (column, fixed_rows) in fixed.items():
+                try:
+                    block[name] = column.convert_view(fixed_rows.take(positions))
+                except RowError as error:
+                    raise RowError(first + error.index, error.text, name) from None
+            arrays = self._join(block, block_valid, last - first)
+            for start, stop in pairwise(edges):
+                yield {name: _slice_rows(each, start - first, stop - first) for name, each in arrays.items()}
+
+    def _convert_columns(
+        self, batch: RecordBatch, names: Iterable[str]
+    ) -> tuple[dict[str, ColumnValues], dict[str, Any]]:
+        """Return the values of columns, and which are valid, None if all are."""
+        values: dict[str, ColumnValues] = {}
+        valid: dict[str, Any] = {}
+        for name in names:
             try:
-                values[name], valid[name] = column.convert(batch.column(name))
+                values[name], valid[name] = self._columns[name].convert(batch.column(name))
             except RowError as error:
                 raise error.in_column(name) from None
-            if is_copied:
-                values[name] = _as_writable(values[name])
+        return values, valid
+
+    def _join(self, values: Mapping[str, ColumnValues], valid: Mapping[str, Any], num_rows: int) -> Arrays:
+        """Return the arrays of a batch by name: columns, features and which values are valid."""
         arrays: Arrays = {}
         for name in self._outputs:
             feature = self._features.get(name)
-            arrays[name] = values[name] if feature is None else _join_columns(feature, values, batch.num_rows)
+            arrays[name] = values[name] if feature is None else _join_columns(feature, values, num_rows)
             for member in (name,) if feature is None else feature.widths:
                 if member in self._validity_names:
-                    arrays[self._validity_names[member]] = _to_validity(values[member], valid[member])
+                    arrays[self._validity_names[member]] = _to_validity(values[member], valid.get(member))
         return arrays
-
-    def split(self, arrays: Arrays, lengths: Sequence[int]) -> Iterator[Arrays]:
-        """Divide rows into batches of these lengths, which share the memory, and pad their lists."""
-        for start, stop in pairwise(accumulate(lengths, initial=0)):
-            yield self.pad({name: values[start:stop] for name, values in arrays.items()})
 
     def pad(self, arrays: Arrays) -> Arrays:
         """Pad the lists of a batch."""
@@ -485,16 +541,8 @@ def _to_validity(values: ColumnValues, valid: Any) -> ColumnValues:
     return np.ones(len(values) if isinstance(values, SparseRows) else np.shape(values), np.bool_)
 
 
-def _as_writable(values: ColumnValues) -> ColumnValues:
-    """Return arrays as writable views of memory that belongs to the caller, as Arrow's buffers are read-only."""
-    if isinstance(values, RaggedArray):
-        return RaggedArray(_as_writable(values.values), values.offsets)
-    if not isinstance(values, np.ndarray) or values.flags.writeable:
-        return values
-    view = values.view()
-    with suppress(ValueError):  # not memory of NumPy's
-        view.flags.writeable = True
-    return view
+def _slice_rows(rows: Any, start: int, stop: int) -> Any:
+    return None if rows is None else rows[start:stop]
 
 
 def _pad(rows: RaggedArray, value: Any, length: int | None) -> ColumnValues:

@@ -142,6 +142,12 @@ class Column(ABC):
     def convert(self, array: Array) -> tuple[ColumnValues, _Elements | None]:
         """Return the values, and which are valid: in the same form, or None if all are. Raises `RowError`."""
 
+    def view(self, array: Array) -> Values | None:  # noqa: ARG002
+        """Return the rows of an array without nulls as they are in memory, shape (rows, …); None if rows have to be
+        converted in another way.
+        """
+        return None
+
     @property
     def row_shape(self) -> tuple[int, ...] | None:
         """The shape of the array of each row; None if rows have no array of one shape."""
@@ -175,6 +181,29 @@ class NumberColumn(Column):
         if None in self.dims:
             return None
         return tuple(self.shape[axis] for axis in self.axes) if self.axes else self.shape
+
+    def view(self, array: Array) -> Values | None:
+        data = array.storage
+        for size in self.dims:
+            layout, valid = data.layout, data.validity_mask()
+            if valid is not None or size is None or not isinstance(layout, AnyListLayout):
+                return None
+            starts, sizes = layout.offsets_and_sizes(data)
+            if (sizes != size).any() or (len(starts) and (np.diff(starts) != size).any()):
+                return None
+            start = int(starts[0]) if len(starts) else 0
+            data = data.children[0].slice(start, len(starts) * size).storage
+        if data.null_count or not isinstance(data.layout, PrimitiveLayout) or isinstance(data.type, t.Decimal):
+            return None
+        return data.buffer_values(1).reshape(len(array), *self.shape) if self.dtype.kind not in "bmM" else None
+
+    def convert_view(self, values: Values) -> Values:
+        """Return copied rows of a `view` as elements of `dtype`. Raises `RowError`."""
+        try:
+            rows = cast_numbers(values, self.dtype)
+        except RowError as error:
+            raise RowError(error.index // max(prod(self.shape), 1), error.text, self.name) from None
+        return rows.transpose(0, *(axis + 1 for axis in self.axes)) if self.axes else rows
 
     def convert(self, array: Array) -> tuple[ColumnValues, _Elements | None]:
         values, valid = self._convert_lists(_decode(array.storage), self.dims)
@@ -357,6 +386,15 @@ def cast_numbers(values: Values, dtype: np.dtype[Any]) -> Values:
     """
     if values.dtype == dtype:
         return values
+    if dtype.kind == "f":
+        try:
+            with np.errstate(over="raise"):
+                return values.astype(dtype)
+        except FloatingPointError:
+            with np.errstate(over="ignore"):
+                is_beyond = np.isinf(values.astype(dtype)) & np.isfinite(values)
+            index = find_first_true(is_beyond)
+            raise RowError(index, f"{values.reshape(-1)[index].item()!r} is beyond {dtype}") from None
     if dtype.kind == "b":
         return values.astype(np.bool_)
     if dtype.kind in "iu":
@@ -376,16 +414,6 @@ def cast_numbers(values: Values, dtype: np.dtype[Any]) -> Values:
             index = find_first_true(~is_valid)
             raise RowError(index, f"{values.reshape(-1)[index].item()!r} is not within {dtype}")
         return values.astype(dtype)
-    if dtype.kind == "f":
-        with np.errstate(over="ignore"):
-            floats = values.astype(dtype)
-        if np.can_cast(values.dtype, dtype) or np.isfinite(floats).all():
-            return floats
-        is_beyond = np.isinf(floats) & np.isfinite(values)
-        if is_beyond.any():
-            index = find_first_true(is_beyond)
-            raise RowError(index, f"{values.reshape(-1)[index].item()!r} is beyond {dtype}")
-        return floats
     return values.astype(dtype)
 
 

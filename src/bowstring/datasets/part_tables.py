@@ -15,7 +15,9 @@ from bowstring.arrays.array import Array, concat_arrays
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
+from bowstring.datasets.column_arrays import NumberColumn
 from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.fixed_width_rows import FixedWidthRows
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
 from bowstring.datatypes.types import Dictionary
@@ -288,18 +290,39 @@ class RowSelection:
         self._ends = first_rows[parts] + lengths
         self._shifts = np.cumsum(lengths) - self._ends
         """What to add to a row's index for that in the table."""
+        self._fixed_width_rows: dict[str, FixedWidthRows | None] = {}
 
-    def take(self, rows: RowIndices) -> Table:
-        """Copy rows, in any order."""
+    def take(self, rows: RowIndices, columns: Sequence[str] | None = None) -> RecordBatch:
+        """Copy rows, in any order; by default all columns."""
+        table = self._table if columns is None else self._table.select(columns)
+        return _to_batch(table.take(self.locate(rows)))
+
+    def locate(self, rows: RowIndices) -> RowIndices:
+        """Return the indices of rows in the tables, one after the other."""
         shifts = self._shifts
         if len(shifts) > 1:
             shifts = shifts[np.searchsorted(self._ends, rows, "right")]
-        return self._table.take(rows + shifts)
+        indices: RowIndices = rows + shifts
+        return indices
 
-    def slice(self, start: int, stop: int) -> Table:
-        """Return adjacent rows, without copying."""
+    def find_fixed_width_rows(self, column: NumberColumn) -> FixedWidthRows | None:
+        """Return all rows of a column if they have one width in memory, for `locate`d indices."""
+        if column.name not in self._fixed_width_rows:
+            views = [column.view(chunk) for chunk in self._table.column(column.name).chunks]
+            arrays = [view for view in views if view is not None]
+            is_fixed = len(arrays) == len(views) > 0
+            self._fixed_width_rows[column.name] = FixedWidthRows(arrays) if is_fixed else None
+        return self._fixed_width_rows[column.name]
+
+    def slice(self, start: int, stop: int) -> RecordBatch:
+        """Return adjacent rows, without copying if they are in one record batch."""
         part = int(np.searchsorted(self._ends, start, "right"))
-        return self._table.slice(start + int(self._shifts[part]), stop - start)
+        return _to_batch(self._table.slice(start + int(self._shifts[part]), stop - start))
+
+
+def _to_batch(table: Table) -> RecordBatch:
+    """Return the rows of a table as one batch, without copying if they are in one."""
+    return table.combine_chunks().to_batches()[0]
 
 
 def open_parts(dataset: Dataset, indices: Sequence[int], tls: TlsOptions | None = None) -> dict[int, OpenPart]:

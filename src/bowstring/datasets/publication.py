@@ -14,6 +14,7 @@ from bowstring.datasets.published_dataset import (
     end_predecessor,
 )
 from bowstring.errors import MissingFileError
+from bowstring.kernels.list_lengths import ListLengthCollector, ListLengths
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.agent.directory import open_detached_agent
@@ -56,7 +57,8 @@ def publish(
     place like memory, and the kernel removes them with their last holder.
 
     Raises `InvalidArgumentError` for invalid options, `MissingFileError` if there is no such folder, `ResourceError` if
-    memory and disk space are short or the agent can't be started, and as `share`.
+    memory and disk space are short or the agent can't be started, `InvalidDataError` if offsets of lists are malformed,
+    and as `share`.
 
     >>> table = bs.table({"city": ["Riga", "Lima"], "people": [605_273, 10_092_000]})
     >>> with bs.publish(table, name="docs-cities", ttl_s=60) as dataset:
@@ -70,6 +72,7 @@ def publish(
     with ExitStack() as stack:
         regions = [stack.enter_context(region) for region in _to_fixed_regions(source, dataset_id, spill_folders)]
         schema = open_region_reader(regions[0]).schema
+        list_lengths = [_find_list_lengths(region) for region in regions]
         address, agent = _open_agent(lifetime)
         stack.enter_context(agent)
         parts = []
@@ -77,7 +80,8 @@ def publish(
             num_rows = index_part(region).num_rows
             # Temporary: if this process ends before `agent.publish`, the agent drops the parts with its connection.
             location = agent.put(dataset_id, (index, 0), region, rows=num_rows, ttl_s=ttl_s, is_temporary=True)
-            parts.append(DatasetPart(num_rows, region.size_bytes, location.uris, os.uname().nodename))
+            host, lengths = os.uname().nodename, list_lengths[index]
+            parts.append(DatasetPart(num_rows, region.size_bytes, location.uris, host, lengths))
         agent.commit_attempts(dataset_id, dict.fromkeys(range(len(parts)), 0))
         publication = describe_publication(Dataset(name or DEFAULT_NAME, schema, parts), lifetime)
         expires_at = agent.publish(dataset_id, publication)
@@ -97,6 +101,15 @@ def _to_fixed_regions(source: TableSource, name: str, spill_folders: Sequence[st
     for region in regions:
         region.close()
     return to_regions(source, name, copy=True, spill_folders=spill_folders)[0]
+
+
+def _find_list_lengths(region: Region) -> ListLengths:
+    """Return the lengths of the lists in a region. Only their offsets are read. Raises `InvalidDataError`."""
+    reader = open_region_reader(region)
+    collector = ListLengthCollector(reader.schema.types)
+    for batch in reader if collector.list_lengths else ():
+        collector.add(batch.column)
+    return collector.list_lengths
 
 
 def _check_folder(folder: str | os.PathLike[str]) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, Literal, Self, TypeAlias, TypeVar, Unpack, get_args
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, Unpack, get_args
 
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table
 from bowstring.datasets.batch_arrays import ArrayOptions, ArraySource, BatchArrays
 from bowstring.datasets.column_arrays import RowError, SparseRows
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
@@ -32,8 +31,17 @@ _MAX_GATHERED_ROWS = 1 << 16
 _MAX_GATHERED_BYTES = 4 << 20
 Rows = TypeVar("Rows")
 """Rows of any form, such as a record batch."""
-Split: TypeAlias = Callable[[Rows, Sequence[int]], Iterable[Rows]]
-"""Divides rows into pieces of these lengths, without copying."""
+Converted_co = TypeVar("Converted_co", covariant=True)
+
+
+class Converter(Protocol[Converted_co]):
+    """Converts rows of Arrow data to another form. Raises `RowError`."""
+
+    def convert(self, batch: RecordBatch) -> Converted_co:
+        """Convert adjacent rows, without copying if possible."""
+
+    def gather(self, selection: RowSelection, batches: Sequence[RowIndices]) -> Iterator[Converted_co]:
+        """Copy and convert batches of rows, by their indices in the data set."""
 
 
 class EpochReader:
@@ -147,11 +155,6 @@ class EpochReader:
         return ArrayBatches(self, options)
 
     @property
-    def is_copied(self) -> bool:
-        """Whether rows are copied together for each batch, since they are not adjacent."""
-        return self.order.seed is not None or self._end == "pad"
-
-    @property
     def arrays_source(self) -> ArraySource:
         """What the conversion to arrays depends on in all rows."""
         return self._tables
@@ -174,19 +177,18 @@ class EpochReader:
         return reader
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        return self.iterate(_identity, _slice)
+        return self.iterate(_RecordBatches())
 
-    def iterate(self, convert: Callable[[RecordBatch], Rows], split: Split[Rows]) -> Iterator[Rows]:
+    def iterate(self, converter: Converter[Rows]) -> Iterator[Rows]:
         """Iterate over the batches, converted.
 
-        Shuffled rows are converted when they are copied, many batches at once, and then split. A `RowError` of
-        `convert` becomes an `InvalidDataError` that names the part, the column and the row.
+        A `RowError` of the converter becomes an `InvalidDataError` that names the part, the column and the row.
         """
         epoch, batches = self._start[0], self._remaining_batches()
         self._position, self._start = self._start, (epoch + 1, 0)
         first_of_round = self.rank + self._worker * self.world_size
         try:
-            for batch, rows in zip(batches, self._read_batches(epoch, batches, convert, split), strict=True):
+            for batch, rows in zip(batches, self._read_batches(epoch, batches, converter), strict=True):
                 # Counted before it is passed on: a caller that saves the state has received the batch.
                 self._position = epoch, batch - first_of_round + self.world_size * self._num_workers
                 yield rows
@@ -211,34 +213,33 @@ class EpochReader:
         batches = range(first + self.rank, first + count, self.world_size)
         return batches[self._worker :: self._num_workers]
 
-    def _read_batches(
-        self, epoch: int, batches: range, convert: Callable[[RecordBatch], Rows], split: Split[Rows]
-    ) -> Iterator[Rows]:
+    def _read_batches(self, epoch: int, batches: range, converter: Converter[Rows]) -> Iterator[Rows]:
         """Yield the batches of these indices of an epoch, of which many are read at once."""
         count = self._count_gathered_batches()
         for first in range(0, len(batches), count):
             group = batches[first : first + count]
             selection = self._select_rows(epoch, group)
-            if not self.is_copied:
+            if self.order.seed is None and self._end != "pad":
                 for batch in group:
                     start = batch * self.batch_rows
                     stop = min(start + self.batch_rows, self.order.num_rows)
-                    rows = self._convert(convert, selection.slice(start, stop), np.arange(start, stop))
-                    yield from split(rows, [stop - start])
-                continue
-            # One gather of many rows takes a small part of the time of one for each batch.
-            indices = self._order_rows(epoch, group)
-            all_indices = np.concatenate(indices)
-            rows = self._convert(convert, selection.take(all_indices), all_indices)
-            del selection  # of parts that may be dropped while these rows are used
-            yield from split(rows, [len(each) for each in indices])
+                    with self._locate_errors([np.arange(start, stop)]):
+                        rows = converter.convert(selection.slice(start, stop))
+                    yield rows
+            else:
+                # One gather of many rows takes a small part of the time of one for each batch.
+                indices = self._order_rows(epoch, group)
+                with self._locate_errors(indices):
+                    yield from converter.gather(selection, indices)
+            del selection  # of parts that are dropped when the next are read
 
-    def _convert(self, convert: Callable[[RecordBatch], Rows], table: Table, indices: RowIndices) -> Rows:
-        """Convert the rows of these indices. An error for one of them names its place in the data set."""
+    @contextmanager
+    def _locate_errors(self, batches: Sequence[RowIndices]) -> Iterator[None]:
+        """Let a `RowError` name the place of its row, which is one of these in the data set."""
         try:
-            return convert(_to_batch(table))
+            yield
         except RowError as error:
-            location, row = self._tables.locate_row(int(indices[error.index]))
+            location, row = self._tables.locate_row(int(np.concatenate(batches)[error.index]))
             raise error.locate(location, row) from None
 
     def _count_gathered_batches(self) -> int:
@@ -386,25 +387,24 @@ class ArrayBatches:
         return len(self._reader)
 
     def __iter__(self) -> Iterator[Any]:
-        convert = partial(self._arrays.convert, is_copied=self._reader.is_copied)
-        for arrays in self._reader.iterate(convert, self._arrays.split):
+        for arrays in self._reader.iterate(self._arrays):
             batch = {
-                name: values.to_scipy() if isinstance(values, SparseRows) else values for name, values in arrays.items()
+                name: values.to_scipy() if isinstance(values, SparseRows) else values
+                for name, values in self._arrays.pad(arrays).items()
             }
             yield batch if self._arrays.transform is None else self._arrays.transform(batch)
 
 
-def _to_batch(table: Table) -> RecordBatch:
-    """Return the rows of a table as one batch, without copying if they are in one."""
-    return table.combine_chunks().to_batches()[0]
+class _RecordBatches:
+    """Batches that stay Arrow's."""
 
+    def convert(self, batch: RecordBatch) -> RecordBatch:
+        return batch
 
-def _identity(batch: RecordBatch) -> RecordBatch:
-    return batch
-
-
-def _slice(batch: RecordBatch, lengths: Sequence[int]) -> Iterator[RecordBatch]:
-    start = 0
-    for length in lengths:
-        yield batch.slice(start, length)
-        start += length
+    def gather(self, selection: RowSelection, batches: Sequence[RowIndices]) -> Iterator[RecordBatch]:
+        rows = selection.take(np.concatenate(batches))
+        del selection  # of parts that may be dropped while these rows are used
+        start = 0
+        for batch in batches:
+            yield rows.slice(start, len(batch))
+            start += len(batch)

@@ -20,6 +20,7 @@ from bowstring.io.fsspec_store import is_path, is_url
 from bowstring.io.local_path import as_folder
 from bowstring.io.store_path import FolderPath, StorePath
 from bowstring.ipc.file import FileReader
+from bowstring.kernels.list_lengths import ListLengthCollector, ListLengths, count_list_levels
 from bowstring.sharing.client.connect import connect
 from bowstring.sharing.client.part_requests import FileRequest
 from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets, is_shared_memory
@@ -34,13 +35,13 @@ these texts, each of which is a part or has some.
 def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     """Describe data in parts, for `bowstring.connect`, other processes and training loops. Nothing is copied.
 
-    A file is one part; rows of Arrow data are counted from the headers of its batches, rows of Parquet, CSV and
-    JSON by reading them, with pyarrow. A folder has the files that its manifest lists, as ``df.write.format("arrow")``
-    writes it, without the columns of partitions, which are not in the files; or without a manifest its .arrow,
-    .feather, .ipc and .arrows files, else its Parquet, CSV or JSON files, by name. A glob has the files with matching
-    names. A served data set is one part, whose rows are counted by reading it once:
-    that is fast in shared memory, and transfers the bytes from another host. The default of `name` is the last part of
-    the path.
+    A file is one part; rows of Arrow data are counted from the headers of its batches, rows of Parquet, CSV and JSON by
+    reading them, with pyarrow. The lengths of lists are in the statistics of Arrow files, if any. A folder has the
+    files that its manifest lists, as ``df.write.format("arrow")`` writes it, without the columns of partitions, which
+    are not in the files; or without a manifest its .arrow, .feather, .ipc and .arrows files, else its Parquet, CSV or
+    JSON files, by name. A glob has the files with matching names. A served data set is one part, whose rows are counted
+    by reading it once: that is fast in shared memory, and transfers the bytes from another host. The default of `name`
+    is the last part of the path.
 
     All parts need the same columns and types. Raises `InvalidDataError` if they differ or are malformed,
     `NotFoundError` if something does not exist, `InvalidArgumentError` for other sources or none, and as `connect`.
@@ -130,16 +131,18 @@ def describe_served(locations: DatasetLocations, *, transfers: bool = True) -> t
     """
     with connect(locations) as reader:
         is_counted = transfers or (reader.location is not None and is_shared_memory(reader.location))
-        num_rows, nbytes = _count(reader) if is_counted else (0, 0)
-        return reader.schema, DatasetPart(num_rows, nbytes, locations.uris)
+        num_rows, nbytes, list_lengths = _count(reader.schema, reader) if is_counted else (0, 0, ())
+        return reader.schema, DatasetPart(num_rows, nbytes, locations.uris, list_lengths=list_lengths)
 
 
-def _count(batches: Iterable[RecordBatch]) -> tuple[int, int]:
-    """Return the rows and the bytes."""
+def _count(schema: Schema, batches: Iterable[RecordBatch]) -> tuple[int, int, ListLengths]:
+    """Return the rows and the bytes, and the lengths of lists."""
     num_rows = nbytes = 0
+    collector = ListLengthCollector(schema.types)
     for batch in batches:
         num_rows, nbytes = num_rows + batch.num_rows, nbytes + batch.nbytes
-    return num_rows, nbytes
+        collector.add(batch.column)
+    return num_rows, nbytes, collector.list_lengths
 
 
 def _list_files(folder: FolderPath) -> list[FolderPath]:
@@ -172,11 +175,19 @@ def _describe_file(source: str, uri: str) -> tuple[Schema, DatasetPart]:
     with open_batches(source) as reader:
         if isinstance(reader, FileReader):
             num_rows, nbytes = reader.num_rows, reader.messages.source.size
+            list_lengths = _read_list_lengths(reader)
         else:
-            num_rows, nbytes = _count(reader)
+            num_rows, nbytes, list_lengths = _count(reader.schema, reader)
             if is_path(source):
                 nbytes = Path(source).stat().st_size
-        return reader.schema, DatasetPart(num_rows, nbytes, (uri,))
+        return reader.schema, DatasetPart(num_rows, nbytes, (uri,), list_lengths=list_lengths)
+
+
+def _read_list_lengths(reader: FileReader) -> ListLengths:
+    """Return the lengths of lists in the statistics of a file, if it has any."""
+    columns = [index for index, data_type in enumerate(reader.schema.types) if count_list_levels(data_type)]
+    statistics = reader.read_statistics(columns) if columns else None
+    return () if statistics is None else statistics.list_lengths
 
 
 def _derive_name(source: str | os.PathLike[str] | DatasetLocations) -> str:

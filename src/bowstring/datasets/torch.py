@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Unpack, cast, overload
 
 import numpy as np
@@ -18,6 +17,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datasets.batch_arrays import ArrayOptions, Arrays, ArraySource, BatchArrays
 from bowstring.datasets.column_arrays import ColumnValues, RaggedArray, RowError, SparseRows
+from bowstring.datasets.order import RowIndices
 from bowstring.datasets.part_tables import PartTables, RowSelection, Source
 from bowstring.datasets.reader import EpochReader
 from bowstring.datatypes.schema import Schema
@@ -241,15 +241,12 @@ class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore
     def __getitems__(self, indices: Sequence[int]) -> TensorRows:
         """Return several rows."""
         rows = np.array([normalize_index(index, self._num_rows) for index in indices], np.int64)
-        (batch,) = self._open().take(rows).to_batches()
+        selection = self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
         try:
-            return TensorRows(self._tensors, self._tensors.convert(batch, is_copied=True), len(rows))
+            return TensorRows(self._tensors, self._tensors.gather(selection, rows), len(rows))
         except RowError as error:
             location, row = self._tables.locate_row(int(rows[error.index]))
             raise error.locate(location, row) from None
-
-    def _open(self) -> RowSelection:
-        return self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
 
 
 class TensorRows(Sequence[TensorRow]):
@@ -396,13 +393,17 @@ class TensorConverter:
 
     def iterate(self, reader: EpochReader) -> Iterator[Any]:
         """Iterate over the batches of a reader, as tensors or what `transform` returns."""
-        convert = partial(self._arrays.convert, is_copied=reader.is_copied)
-        for arrays in reader.iterate(convert, self._arrays.split):
+        for arrays in reader.iterate(self._arrays):
             yield self.finish(arrays)
 
-    def convert(self, batch: RecordBatch, *, is_copied: bool = False) -> Arrays:
+    def convert(self, batch: RecordBatch) -> Arrays:
         """As `BatchArrays.convert`."""
-        return self._arrays.convert(batch, is_copied=is_copied)
+        return self._arrays.convert(batch)
+
+    def gather(self, selection: RowSelection, rows: RowIndices) -> Arrays:
+        """Copy and convert rows. Raises `RowError`."""
+        (arrays,) = self._arrays.gather(selection, [rows])
+        return arrays
 
     def finish(self, arrays: Arrays) -> Any:
         """Return the tensors of a batch of arrays, or what `transform` returns."""

@@ -4,11 +4,12 @@ The value of the key `bowstring:statistics` is an Arrow stream in base64, as oth
 record batch with a row for each record batch of the file. Its columns are `rows`, `offset` and `length` (int64: the
 number of rows, and the bytes of the message by the footer's `Block`, with `length` = `metaDataLength` + `bodyLength`),
 and a struct for each column with statistics, named by its index "0", "1" and so on, with the fields `nulls` (int64),
-`min` and `max` (of the decoded type, null if no value has an order; absent for types without order), and if counted
-`distinct` (int64; the values of `unique`).
+`min` and `max` (of the decoded type, null if no value has an order; absent for types without order), `lengths` (for
+lists, see `ColumnStatistics.list_lengths`: fixed-size lists of a fixed-size list of two int64 for each level), and if
+counted `distinct` (int64; the values of `unique`).
 
-Statistics whose offsets and lengths differ from the footer's belong to another file and are ignored. Minima and maxima
-are not verified on reading; `FileReader.check_statistics` compares them with the values.
+Statistics whose offsets and lengths differ from the footer's belong to another file and are ignored. Minima, maxima and
+lengths of lists are not verified on reading; `FileReader.check_statistics` compares them with the values.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
-from bowstring.datatypes.types import FloatingPoint, Int, Struct
+from bowstring.datatypes.types import FloatingPoint, Int, Struct, list_
 from bowstring.errors import InvalidArgumentError, InvalidDataError, prefix_errors
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits
@@ -45,6 +46,13 @@ from bowstring.kernels.array_statistics import (
 )
 from bowstring.kernels.comparison import compare
 from bowstring.kernels.filters import Filters, Predicate
+from bowstring.kernels.list_lengths import (
+    NO_LISTS,
+    ListLengthBounds,
+    ListLengths,
+    count_list_levels,
+    list_length_bounds,
+)
 from bowstring.kernels.nulls import drop_null
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout
@@ -64,6 +72,8 @@ class ColumnStatistics:
     `minima` and `maxima` are bounds of the values that are neither null nor NaN, and null if there are none; strings
     and binary values are truncated to 64 bytes, a maximum to a greater value. They are None for a type without order.
     `distinct_counts` excludes nulls and is None if not counted. `null_counts` includes nulls in dictionaries and runs.
+    `list_lengths` has the lengths of the shortest and the longest list at each level, outermost first, or 2**63 - 1 and
+    -1 if there is none: shape (batches, levels, 2). It is None for a type that is not a list.
 
     >>> with bs.new_file("days.arrow", {"day": "int64"}) as writer:
     ...     writer.enable_statistics(["day"], distinct=True)
@@ -81,6 +91,7 @@ class ColumnStatistics:
     minima: Array | None = None
     maxima: Array | None = None
     distinct_counts: Int64Array | None = None
+    list_lengths: Int64Array | None = None
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -98,6 +109,14 @@ class FileStatistics:
 
     row_counts: Int64Array
     columns: Mapping[int, ColumnStatistics]
+
+    @property
+    def list_lengths(self) -> ListLengths:
+        """The lengths of the shortest and longest lists of the file, for the columns that have them."""
+        columns = sorted(self.columns.items())
+        return tuple(
+            (index, _merge_batches(each.list_lengths)) for index, each in columns if each.list_lengths is not None
+        )
 
     def find_batches(self, index: int, low: Any, high: Any) -> list[int]:
         """Return the batches that may contain a value from `low` to `high`, both included, None for no bound.
@@ -131,6 +150,12 @@ class FileStatistics:
         if column.minima is None or column.maxima is None:
             return has_values
         return has_values & _may_match_bounds(predicate, column.minima, column.maxima)
+
+
+def _merge_batches(list_lengths: Int64Array) -> ListLengthBounds:
+    shortest = list_lengths[:, :, 0].min(0, initial=NO_LISTS[0])
+    longest = list_lengths[:, :, 1].max(0, initial=NO_LISTS[1])
+    return tuple(zip(shortest.tolist(), longest.tolist(), strict=True))
 
 
 def _may_match_bounds(predicate: Predicate, minima: Array, maxima: Array) -> Mask:
@@ -230,12 +255,14 @@ def _read_column_statistics(array: Array, type_: DataType, rows: Int64Array) -> 
         field.name: child.slice(array.offset, array.length)
         for field, child in zip(array.type.fields, array.children, strict=True)
     }
-    if not {"nulls"} <= parts.keys() <= {"nulls", "min", "max", "distinct"} or ("min" in parts) != ("max" in parts):
+    is_known = {"nulls"} <= parts.keys() <= {"nulls", "min", "max", "lengths", "distinct"}
+    if not is_known or ("min" in parts) != ("max" in parts):
         raise InvalidDataError(f"a column's statistics are {', '.join(parts)}")
     nulls = _read_counts(parts["nulls"], "nulls", rows)
     distinct = _read_counts(parts["distinct"], "distinct", rows - nulls) if "distinct" in parts else None
+    lengths = _read_list_lengths(parts["lengths"], type_) if "lengths" in parts else None
     if "min" not in parts:
-        return ColumnStatistics(nulls, None, None, distinct)
+        return ColumnStatistics(nulls, None, None, distinct, lengths)
     minima, maxima = parts["min"], parts["max"]
     if minima.type != get_decoded_type(type_) or maxima.type != minima.type or not is_orderable(minima.layout):
         raise InvalidDataError(f"bounds of type {minima.type} and {maxima.type} for a column of type {type_}")
@@ -249,7 +276,22 @@ def _read_column_statistics(array: Array, type_: DataType, rows: Int64Array) -> 
     value_ranks = compute_dense_ranks(bounds)
     if (value_ranks[: len(batch_indices)] > value_ranks[len(batch_indices) :]).any():
         raise InvalidDataError("a minimum is greater than the maximum")
-    return ColumnStatistics(nulls, minima, maxima, distinct)
+    return ColumnStatistics(nulls, minima, maxima, distinct, lengths)
+
+
+def _read_list_lengths(array: Array, type_: DataType) -> Int64Array:
+    num_levels = count_list_levels(type_)
+    lengths = array.layout.view_as_numpy(array) if num_levels and array.type == _list_lengths_type(num_levels) else None
+    if lengths is None:
+        raise InvalidDataError(f"lengths of type {array.type} for a column of type {type_}, or nulls in them")
+    shortest, longest = lengths[:, :, 0], lengths[:, :, 1]
+    if not (((shortest >= 0) & (shortest <= longest)) | (lengths == NO_LISTS).all(2)).all():
+        raise InvalidDataError("lengths of lists are negative, or the shortest list is longer than the longest")
+    return lengths
+
+
+def _list_lengths_type(num_levels: int) -> DataType:
+    return list_(list_(_INT64, 2), num_levels)
 
 
 def check_batch_statistics(statistics: FileStatistics, index: int, columns: Sequence[Array]) -> None:
@@ -269,6 +311,10 @@ def check_batch_statistics(statistics: FileStatistics, index: int, columns: Sequ
             raise InvalidDataError(
                 f"{location} {column.distinct_counts[index]} distinct values, found {count_distinct(valid_values)}"
             )
+        if column.list_lengths is not None:
+            lengths = tuple(map(tuple, column.list_lengths[index].tolist()))
+            if lengths != list_length_bounds(array):
+                raise InvalidDataError(f"{location} lists of {lengths} elements, found {list_length_bounds(array)}")
         actual = min_max(valid_values, truncate=False)
         if column.minima is None or column.maxima is None or actual is None:
             continue
@@ -296,10 +342,12 @@ def _is_null(array: Array) -> npt.NDArray[np.bool_]:
 
 @dataclass(frozen=True, slots=True)
 class BatchStatistics:
-    """Statistics of one batch: its rows, and the nulls, bounds and distinct values of each selected column."""
+    """Statistics of one batch: its rows, and the nulls, bounds, distinct values and lengths of lists of each selected
+    column.
+    """
 
     rows: int
-    columns: tuple[tuple[int, MinMax | None, int | None], ...]
+    columns: tuple[tuple[int, MinMax | None, int | None, ListLengthBounds | None], ...]
 
 
 class StatisticsCollector:
@@ -322,11 +370,12 @@ class StatisticsCollector:
         for column_index in self._column_indices:
             array = batch.column(column_index)
             check_expanded_array(array)
-            array.validate(full=True)
+            # Of lists, only offsets are needed: their values may take a hundred times as long.
+            array.validate(full=self._distinct or not count_list_levels(array.type))
             valid = array.layout.logical_validity_mask(array)
             null_count = 0 if valid is None else array.length - int(np.count_nonzero(valid))
             count = count_distinct(drop_null(array)) if self._distinct else None
-            columns.append((null_count, min_max(array), count))
+            columns.append((null_count, min_max(array), count, list_length_bounds(array)))
         return BatchStatistics(batch.num_rows, tuple(columns))
 
     def add(self, batch: BatchStatistics) -> None:
@@ -344,23 +393,31 @@ class StatisticsCollector:
 
     def _concat_batch_statistics(self, index: int, column_index: int) -> ColumnStatistics:
         batches = [batch.columns[index] for batch in self._batches]
-        null_counts = np.array([nulls for nulls, _, _ in batches], np.int64)
-        counts = [count for _, _, count in batches if count is not None]
+        null_counts = np.array([nulls for nulls, *_ in batches], np.int64)
+        counts = [count for _, _, count, _ in batches if count is not None]
         distinct_counts = np.array(counts, np.int64) if self._distinct and len(counts) == len(batches) else None
-        layout = layout_of(get_decoded_type(self._schema.fields[column_index].type))
+        data_type = self._schema.fields[column_index].type
+        if num_levels := count_list_levels(data_type):
+            lengths = np.array([lengths for *_, lengths in batches], np.int64).reshape(-1, num_levels, 2)
+            return ColumnStatistics(null_counts, distinct_counts=distinct_counts, list_lengths=lengths)
+        layout = layout_of(get_decoded_type(data_type))
         if not is_orderable(layout):
             return ColumnStatistics(null_counts, distinct_counts=distinct_counts)
         null = layout.nulls(1)
-        sides = [[null if bounds is None else bounds[side] for _, bounds, _ in batches] for side in (0, 1)]
+        sides = [[null if bounds is None else bounds[side] for _, bounds, *_ in batches] for side in (0, 1)]
         minima, maxima = (
             Array.from_array_data(layout.concat(side) if side else layout.from_pylist([])) for side in sides
         )
         return ColumnStatistics(null_counts, minima, maxima, distinct_counts)
 
 
-def find_orderable_columns(schema: Schema) -> list[int]:
-    """Return the indices of the columns whose statistics have a minimum and a maximum."""
-    return [index for index, field in enumerate(schema.fields) if is_orderable(layout_of(get_decoded_type(field.type)))]
+def find_bounded_columns(schema: Schema) -> list[int]:
+    """Return the indices of the columns whose statistics have a minimum and a maximum, or lengths of lists."""
+    return [index for index, field in enumerate(schema.fields) if _has_bounds(field.type)]
+
+
+def _has_bounds(data_type: DataType) -> bool:
+    return count_list_levels(data_type) > 0 or is_orderable(layout_of(get_decoded_type(data_type)))
 
 
 def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileStatistics:
@@ -378,6 +435,9 @@ def concat_statistics(schema: Schema, parts: Sequence[FileStatistics]) -> FileSt
         counts = [one.distinct_counts for one in column_parts if one.distinct_counts is not None]
         if len(counts) == len(column_parts):
             statistics = replace(statistics, distinct_counts=np.concatenate(counts))
+        lengths = [one.list_lengths for one in column_parts if one.list_lengths is not None]
+        if len(lengths) == len(column_parts):
+            statistics = replace(statistics, list_lengths=np.concatenate(lengths))
         columns[column_index] = statistics
     return FileStatistics(np.concatenate([part.row_counts for part in parts]), columns)
 
@@ -405,6 +465,9 @@ def _encode_statistics(statistics: FileStatistics, blocks: Int64Array) -> bytes:
         parts = {"nulls": integers.create_array(column.null_counts)}
         if column.minima is not None and column.maxima is not None:
             parts |= {"min": column.minima, "max": column.maxima}
+        if column.list_lengths is not None:
+            layout = layout_of(_list_lengths_type(column.list_lengths.shape[1]))
+            parts["lengths"] = layout.from_numpy(column.list_lengths)
         if column.distinct_counts is not None:
             parts["distinct"] = integers.create_array(column.distinct_counts)
         type_ = Struct(tuple(Field(name, array.type) for name, array in parts.items()))

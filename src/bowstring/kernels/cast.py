@@ -18,6 +18,7 @@ from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError, prefix_errors
 from bowstring.kernels import cast_numeric, cast_string, cast_temporal
 from bowstring.kernels.encode import dictionary_encode, run_end_decode, run_end_encode
+from bowstring.kernels.ml_vectors import is_matrix, is_vector, to_lists
 from bowstring.kernels.nulls import check_no_nulls, insert_nulls, insert_nulls_at
 from bowstring.kernels.value_field import extract_value_field
 from bowstring.layouts.base import ArrayData, find_first_true
@@ -116,6 +117,18 @@ def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:
         slot = index if mask is None else np.flatnonzero(mask)[index]
         raise TypeMismatchError(f"value {slot}: expected {target.list_size} elements ({target}), found {sizes[index]}")
     return insert_nulls(ArrayData(layout, compact.length, (None,), (elements,)), array)
+
+
+def _cast_vectors(array: ArrayData, target: t.BaseList, safe: bool) -> ArrayData:
+    """Cast ML vectors to lists of their values, and matrices to lists of rows."""
+    if not is_vector(array.type) and not is_matrix(array.type):
+        return _cast_children(array, target, safe)  # raises
+    value_type: t.DataType = target
+    while isinstance(value_type, t.BaseList):
+        value_type = value_type.value_type
+    if safe or not isinstance(value_type, t.FloatingPoint):
+        value_type = t.FloatingPoint(64)  # `to_lists` makes values beyond float32 infinite, a safe cast raises an error
+    return cast(to_lists(array, value_type), target, safe)
 
 
 def _cast_union_to_struct(array: ArrayData, target: t.Struct, safe: bool) -> ArrayData:
@@ -227,5 +240,6 @@ _CASTS: tuple[tuple[_Types, _Types, Caster], ...] = (
     (t.Interval, t.Struct, lambda array, target, safe: cast(cast_temporal.split_intervals(array), target, safe)),
     (t.Union, t.Struct, _cast_union_to_struct),
     (t.BaseList, t.BaseList, _cast_lists),
+    (t.Struct, t.BaseList, _cast_vectors),
 )
 """The function that casts between two families of types; the first row that fits applies."""

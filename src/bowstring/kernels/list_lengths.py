@@ -5,7 +5,8 @@ A column is dense if both are equal at every level. ML vectors (`bowstring.kerne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import TypeAlias
 
 import numpy as np
@@ -25,6 +26,8 @@ ListLengths: TypeAlias = tuple[tuple[int, ListLengthBounds], ...]
 """The bounds of columns by their index, in ascending order."""
 NO_LISTS = (2**63 - 1, -1)
 """The bounds of a level without lists: neutral in `merge_list_length_bounds`."""
+# Bounds the memory of offsets and lengths as 64-bit integers, and keeps them in the processor's caches.
+_BLOCK_ROWS = 1 << 16
 
 
 def count_list_levels(data_type: DataType) -> int:
@@ -48,11 +51,18 @@ def list_length_bounds(array: ArrayData) -> ListLengthBounds | None:
     num_levels = count_list_levels(array.type)
     if not num_levels:
         return None
+    check_expanded_array(array)
+    blocks = (array.slice(start, _BLOCK_ROWS) for start in range(0, array.length, _BLOCK_ROWS))
+    return reduce(
+        merge_list_length_bounds, (_find_bounds(block, num_levels) for block in blocks), (NO_LISTS,) * num_levels
+    )
+
+
+def _find_bounds(array: ArrayData, num_levels: int) -> ListLengthBounds:
     bounds = []
     is_element: Mask | None = None  # which slots are in lists of the level above; None for all
     for level in range(num_levels):
         array = array.storage
-        check_expanded_array(array)
         valid = array.validity_mask()
         if is_element is not None:
             valid = is_element if valid is None else valid & is_element
@@ -62,6 +72,7 @@ def list_length_bounds(array: ArrayData) -> ListLengthBounds | None:
         bounds.append((int(sizes.min()), int(sizes.max())) if sizes.size else NO_LISTS)
         if level < num_levels - 1:
             array, is_element = _select_elements(array.children[0], starts, sizes)
+            check_expanded_array(array)
     return tuple(bounds)
 
 
@@ -81,6 +92,8 @@ def _select_elements(child: ArrayData, starts: Indices, sizes: Indices) -> tuple
     if (starts[1:] == ends[:-1]).all():
         return child.slice(int(starts[0]), int(ends[-1] - starts[0])), None
     # Lists of views may share elements. Within a list, more lists have begun than ended.
+    first, last = int(starts.min()), int(ends.max())
+    child, starts, ends = child.slice(first, last - first), starts - first, ends - first
     check_expanded_array(child)
     changes = np.bincount(starts, minlength=child.length + 1) - np.bincount(ends, minlength=child.length + 1)
     return child, np.cumsum(changes[:-1]) > 0
@@ -92,13 +105,19 @@ def merge_list_length_bounds(left: ListLengthBounds, right: ListLengthBounds) ->
     return tuple((min(first[0], second[0]), max(first[1], second[1])) for first, second in pairs)
 
 
-def find_list_lengths(columns: Sequence[ArrayData]) -> ListLengths:
-    """Return the bounds of all columns that are lists. Raises as `list_length_bounds`."""
-    bounds = enumerate(map(list_length_bounds, columns))
-    return tuple((index, each) for index, each in bounds if each is not None)
+class ListLengthCollector:
+    """Merges the bounds of the lists in batches with columns of these types."""
 
+    def __init__(self, types: Iterable[DataType]) -> None:
+        levels = enumerate(map(count_list_levels, types))
+        self._bounds: dict[int, ListLengthBounds] = {index: (NO_LISTS,) * count for index, count in levels if count}
 
-def merge_list_lengths(left: ListLengths, right: ListLengths) -> ListLengths:
-    """Return the bounds of the columns that both parts have recorded."""
-    others = dict(right)
-    return tuple((index, merge_list_length_bounds(each, others[index])) for index, each in left if index in others)
+    @property
+    def list_lengths(self) -> ListLengths:
+        """The bounds of the list columns of all batches so far."""
+        return tuple(self._bounds.items())
+
+    def add(self, get_column: Callable[[int], ArrayData]) -> None:
+        """Add a batch, whose columns `get_column` returns by index. Raises as `list_length_bounds`."""
+        for index, bounds in self._bounds.items():
+            self._bounds[index] = merge_list_length_bounds(bounds, list_length_bounds(get_column(index)) or bounds)

@@ -70,10 +70,15 @@ class StoredVectors:
     """Shape (length,)."""
     counts: Indices
     """How many values each vector stores, shape (length,)."""
-    indices: Indices
-    """The index of each value in its vector, shape (counts.sum(),)."""
     values: Values
     """float64, shape (counts.sum(),)."""
+    sparse_indices: Indices | None
+    """`indices`; None if no vector is sparse."""
+
+    @property
+    def indices(self) -> Indices:
+        """The index of each value in its vector, shape (counts.sum(),)."""
+        return _count_within(self.counts) if self.sparse_indices is None else self.sparse_indices
 
     @property
     def rows(self) -> Indices:
@@ -83,7 +88,9 @@ class StoredVectors:
     @property
     def is_dense(self) -> bool:
         """Whether all vectors store all their values, in order."""
-        return bool((self.counts == self.sizes).all() and (self.indices == _count_within(self.counts)).all())
+        return self.sparse_indices is None or (
+            bool((self.counts == self.sizes).all()) and np.array_equal(self.sparse_indices, _count_within(self.counts))
+        )
 
 
 def vector_sizes(array: ArrayData) -> Indices:
@@ -108,12 +115,14 @@ def read_vectors(array: ArrayData) -> StoredVectors:
     if is_wrong.any():
         row = find_first_true(is_wrong)
         raise InvalidDataError(f"vector {row}: has {index_counts[row]} indices and {counts[row]} values")
-    positions = _count_within(counts)
+    sparse_indices = None
     if is_sparse.any():
-        is_given = np.repeat(is_sparse, counts)
-        positions[is_given] = _gather(indices, index_starts[is_sparse], counts[is_sparse])
-        _check_indices("vector", positions, sizes, counts)
-    return StoredVectors(sizes, counts, positions, _gather(values, starts, counts))
+        sparse_indices = _gather(indices, index_starts[is_sparse], counts[is_sparse]).astype(np.int64)
+        if not is_sparse.all():
+            given_indices, sparse_indices = sparse_indices, _count_within(counts)
+            sparse_indices[np.repeat(is_sparse, counts)] = given_indices
+        _check_indices("vector", sparse_indices, sizes, counts)
+    return StoredVectors(sizes, counts, _gather(values, starts, counts), sparse_indices)
 
 
 def count_values(array: ArrayData) -> int:
@@ -155,16 +164,22 @@ def to_sparse(array: ArrayData) -> ArrayData:
     """
     stored, layout = read_vectors(array), array.layout
     assert isinstance(layout, StructLayout)
-    is_kept = stored.values != 0
-    counts = np.bincount(stored.rows[is_kept], minlength=array.length)
+    kept = np.flatnonzero(stored.values)
+    ends = np.cumsum(stored.counts)
+    counts = np.diff(np.searchsorted(kept, ends), prepend=0)
+    # Computed here for dense vectors, because there may be far fewer of them than values.
+    if stored.sparse_indices is None:
+        kept_indices = kept - np.repeat(ends - stored.counts, counts)
+    else:
+        kept_indices = stored.sparse_indices[kept]
     type_, size, indices, values = (field.type for field in array.type.fields)
     assert isinstance(indices, t.BaseList)
     assert isinstance(values, t.BaseList)
     columns = (
         _create_numbers(type_, np.full(array.length, _SPARSE)),
         _create_numbers(size, stored.sizes),
-        _create_lists(indices, counts, _create_numbers(indices.value_type, stored.indices[is_kept])),
-        _create_lists(values, counts, _create_numbers(values.value_type, stored.values[is_kept])),
+        _create_lists(indices, counts, _create_numbers(indices.value_type, kept_indices)),
+        _create_lists(values, counts, _create_numbers(values.value_type, stored.values[kept])),
     )
     return layout.create_array(columns, array.length, array.validity_mask())
 

@@ -201,6 +201,12 @@ class Layout(ABC):
         """Return the selected slots, copied; None if the layout does not support this in one step."""
         return None
 
+    def interleave_ranges(self, slots: SlotSelection, lengths: Indices) -> ArrayData | None:
+        """Return ranges of these lengths from the selected slots on, copied; None if the layout has no faster way than
+        `interleave`. The ranges must be within the arrays.
+        """
+        return None
+
     @abstractmethod
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         """Concatenate one or more arrays of this layout; copies."""

@@ -175,5 +175,9 @@ class SlotSelection:
         if (lengths == run_length).all():
             slots = SlotSelection(arrays, self.array_indices, starts, run_length)
         else:
+            first_slots = SlotSelection(arrays, self.array_indices, starts)
+            array = arrays[0].layout.interleave_ranges(first_slots, lengths)
+            if array is not None:
+                return array
             slots = SlotSelection(arrays, np.repeat(self.array_indices, lengths), range_indices(starts, lengths))
         return arrays[0].layout.interleave(slots)

@@ -154,6 +154,17 @@ class PrimitiveLayout(Layout):
     def interleave(self, slots: SlotSelection) -> ArrayData:
         return ArrayData(self, len(slots), (slots.gather_validity(), to_buffer(slots.gather_buffer_values(1))))
 
+    def interleave_ranges(self, slots: SlotSelection, lengths: Indices) -> ArrayData | None:
+        # As bytes: taking 200,000 lists of 128 int32 on average in random order, each element by an index of its own
+        # takes three times as long.
+        if any(array.null_count for array in slots.arrays):
+            return None
+        for array in slots.arrays:
+            array.slice_buffer(1)  # raises if it is too short
+        width = self.dtype.itemsize
+        values = slots.gather_bytes(1, slots.physical_indices * width, lengths * width).view(self.dtype)
+        return ArrayData(self, len(values), (None, to_buffer(values)))
+
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         slots = concat_buffer_values(arrays, 1)
         return ArrayData(self, len(slots), (concat_validity(arrays), to_buffer(slots)))

@@ -15,9 +15,10 @@ from bowstring.errors import BowstringError, InvalidDataError, add_location
 from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_any
 from bowstring.ipc.file import FileReader
-from bowstring.ipc.file_statistics import find_orderable_columns
+from bowstring.ipc.file_statistics import find_bounded_columns
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.writers import FileWriter
+from bowstring.kernels.list_lengths import ListLengthCollector
 from bowstring.memory.closable import call_on_error
 from bowstring.spark.options import WriteOptions
 from bowstring.spark.row_filters import RowFilters
@@ -47,14 +48,18 @@ class FileDescription:
 
 
 def write_batches(
-    sink: Any, batches: Iterator[Any], schema: Schema | None = None, options: WriteOptions | None = None
+    sink: Any,
+    batches: Iterator[Any],
+    schema: Schema | None = None,
+    options: WriteOptions | None = None,
+    list_lengths: ListLengthCollector | None = None,
 ) -> tuple[int, int]:
     """Write the pyarrow batches that have rows as a 64-byte aligned Arrow file, and return the numbers of rows and
     batches. Write nothing if there is not a single row.
 
     The file has the batches' types, as `to_file_type`. `schema` has their names, nullability and metadata; they are the
     batches' own by default. With `options`, the file may be compressed and have dictionaries, and its footer the
-    statistics of the columns whose values have an order.
+    statistics of lists and of columns whose values have an order. `list_lengths` collects the lengths of lists.
     """
     num_rows = num_batches = 0
     writer: FileWriter | None = None
@@ -73,10 +78,13 @@ def write_batches(
                     level = options.compression_level
                     writer = new_file(sink, file_schema, compression=codec, compression_level=level)
                     if options.statistics:
-                        writer.enable_statistics(find_orderable_columns(file_schema))
+                        writer.enable_statistics(find_bounded_columns(file_schema))
             # With the schema of the file, because the batches may have other names, nullability and metadata.
             _, array = encoder.encode(batch).__arrow_c_array__()
-            writer.write_batch(import_batch((file_schema.__arrow_c_schema__(), array)))
+            file_batch = import_batch((file_schema.__arrow_c_schema__(), array))
+            writer.write_batch(file_batch)
+            if list_lengths is not None:
+                list_lengths.add(file_batch.column)
             num_rows += batch.num_rows
             num_batches += 1
         if writer is not None:

@@ -26,6 +26,7 @@ from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.spark.path_globs import compile_glob
 from bowstring.spark.time_texts import parse_time_zone, parse_timestamp, to_microseconds
+from bowstring.spark.vectors import VectorForm, check_vector_form
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -266,11 +267,13 @@ class WriteOptions:
     sort_by: Sequence[str] = _option(parse_names, ())
     dictionary_columns: Sequence[str] = _option(parse_names, ())
     statistics: bool = _option(parse_flag, default=True)
-    """Whether the footers have the statistics of columns whose values have an order."""
+    """Whether the footers have the statistics of columns whose values have an order, and of lists their lengths."""
     max_records_per_batch: int | None = _option(parse_positive_integer)
     max_bytes_per_batch: int | None = _option(parse_size)
     max_records_per_file: int | None = _option(parse_positive_integer)
     max_bytes_per_file: int | None = _option(parse_size)
+    vectors: VectorForm = _option(_parse_lower, "struct")  # noqa: RUF009 -- a field
+    """The form of ML vectors, see `VectorConversion.plan`."""
     partition_overwrite_mode: str = _option(_parse_lower, "static", only="writing")
     """Whether an overwrite replaces all files ("static"), or the files of the partitions that have rows ("dynamic")."""
 
@@ -281,6 +284,7 @@ class WriteOptions:
             raise InvalidArgumentError(
                 f"partitionOverwriteMode: expected static or dynamic, found {self.partition_overwrite_mode!r}"
             )
+        check_vector_form(self.vectors)
         for name in ("max_records_per_batch", "max_bytes_per_batch", "max_records_per_file", "max_bytes_per_file"):
             value = getattr(self, name)
             if value is not None:

@@ -68,7 +68,9 @@ def test_wrong_arguments_are_an_error(
     with pytest.raises(InvalidArgumentError, match=message):
         write(spark.range(3), **{"path": tmp_path / "data", **options})
     wrong: Any = [1]
-    with pytest.raises(InvalidArgumentError, match="expected a Spark data frame, found list"):
+    with pytest.raises(
+        InvalidArgumentError, match=r"expected a Spark data frame, found builtins\.list: use bowstring\.write_table"
+    ):
         write(wrong, tmp_path / "data")
     assert not (tmp_path / "data").exists()
 

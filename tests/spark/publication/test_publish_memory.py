@@ -97,7 +97,9 @@ def test_failed_attempts_leave_no_reservation_and_no_file(spark: SparkSession) -
 
 
 def test_a_killed_worker_returns_its_reservation(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_and_be_killed(dataset: str, key: AgentKey, schema: bs.Schema, batches: Iterator[Any]) -> Iterator[Any]:
+    def write_and_be_killed(
+        dataset: str, key: AgentKey, schema: bs.Schema, vectors: Any, batches: Iterator[Any]
+    ) -> Iterator[Any]:
         from pyspark import TaskContext
 
         from bowstring.spark.publication.partition_writer import write_partition
@@ -110,7 +112,7 @@ def test_a_killed_worker_returns_its_reservation(spark: SparkSession, monkeypatc
                 if index == 1 and context.partitionId() == 1 and context.attemptNumber() == 0:
                     os.kill(os.getpid(), signal.SIGKILL)
 
-        yield from write_partition(dataset, key, schema, pass_on())
+        yield from write_partition(dataset, key, schema, vectors, pass_on())
 
     monkeypatch.setattr("bowstring.spark.publication.partition_job.write_partition", write_and_be_killed)
     with publish(wide_frame(spark, 6, 2), memory_limit="100m") as published:

@@ -238,6 +238,15 @@ print("filtered", again.count(), again.schema.simpleString(), again.first().a)
 query = spark.readStream.format("arrow").load(sys.argv[1]).writeStream.format("arrow").trigger(availableNow=True)
 query.option("checkpointLocation", sys.argv[1] + "-checkpoint").start(sys.argv[1] + "-copy").awaitTermination()
 print("streamed", spark.read.format("arrow").load(sys.argv[1] + "-copy").count())
+from pyspark.ml.linalg import Matrices, Vectors
+rows = [(Vectors.dense([1, 2, 3]), Matrices.dense(1, 2, [4, 5])), (Vectors.sparse(3, [1], [6]), None)]
+vectors = spark.createDataFrame(rows, ["v", "m"]).coalesce(1)
+with bowstring.spark.publish(vectors, vectors="float32") as published:
+    table, lengths = published.read_all(), dict(published.parts[0].list_lengths)
+    print("vectors", table.schema["v"].type, *table.to_pydict().values(), lengths)
+bowstring.spark.write(vectors, sys.argv[1] + "-vectors", vectors="sparse")
+again = bowstring.spark.read(spark, sys.argv[1] + "-vectors").collect()
+print("again", sorted(row.v.toArray().tolist() for row in again))
 published = bowstring.spark.publish(spark.range(0, 3000, 1, 4))
 with AgentClient.open(published._job.agent_key, start=False) as agent:
     os.kill(agent.status()["pid"], 9)
@@ -272,6 +281,9 @@ def test_a_connect_session_writes_reads_and_publishes(tmp_path: Path) -> None:
     assert "rows 7" in process.stdout
     assert "filtered 5 struct<id:int,a:array<int>> [5]" in process.stdout
     assert "streamed 7" in process.stdout
+    lists = "[[1.0, 2.0, 3.0], [0.0, 6.0, 0.0]] [[[4.0, 5.0]], None] {0: ((3, 3),), 1: ((1, 1), (2, 2))}"
+    assert f"vectors list<element: float not null> {lists}\n" in process.stdout
+    assert "again [[0.0, 6.0, 0.0], [1.0, 2.0, 3.0]]\n" in process.stdout
     assert "lost 0 1 2 3 left\n" in process.stdout
     assert f"published 3000 3000 {sum(range(3000))}\n" in process.stdout
     assert "loaded 9 1\n" in process.stdout

@@ -46,6 +46,7 @@ from bowstring.spark.folder.data_files import DataFileWriter
 from bowstring.spark.folder.partition_folders import check_partition_columns
 from bowstring.spark.options import SaveMode, WriteOptions
 from bowstring.spark.types import (
+    as_nullable,
     check_supported,
     has_large_types,
     parse_struct_type,
@@ -53,6 +54,7 @@ from bowstring.spark.types import (
     to_json_value,
     to_stored_type,
 )
+from bowstring.spark.vectors import VectorConversion, find_ml_type
 
 # Each failed attempt is a commit of another job, so that some job always succeeds: no lock is needed that a killed
 # driver could leave behind. The limit ends the loop if a file system reports conflicts that are none.
@@ -67,10 +69,12 @@ class FolderJob:
 
     folder: FolderPath
     schema: StructType
+    """The columns of the rows as they are written."""
     mode: SaveMode
     options: WriteOptions
     base: int
     """The number of the folder's manifest when the job began; 0 without one."""
+    vectors: VectorConversion = field(default_factory=VectorConversion)
     time_zone: str | None = None
     """For partitions of timestamps; by default the zone of the batches' types."""
     id: str = field(default_factory=lambda: uuid.uuid4().hex)
@@ -89,12 +93,15 @@ class FolderJob:
         Raises an error before a task runs, if this folder does not take these columns: `InvalidArgumentError`,
         `UnsupportedTypeError`; and `ExistingFileError` if the mode is "error" and there is data.
         """
+        vectors, converted = VectorConversion.plan(schema, options.vectors)
+        schema = as_nullable(converted)
         _check_folder_and_schema(folder, schema)
         check_partition_columns(schema, options.partition_by)
         _check_option_columns(schema, options)
         # The base is read before the tasks run: what is committed from now on is new to this job.
         newest = read_manifest(folder)
-        job = cls(folder, schema, mode, options, 0 if newest is None else newest.sequence_number, time_zone)
+        base = 0 if newest is None else newest.sequence_number
+        job = cls(folder, schema, mode, options, base, vectors, time_zone)
         if mode in ("error", "ignore") and job._has_data(newest):
             if mode == "ignore":
                 return None
@@ -159,6 +166,7 @@ class FolderJob:
             prefers_large_types = any(has_large_types(import_schema(batch.schema)) for batch in first_batches)
             schema = to_arrow_schema(self.schema, prefers_large_types=prefers_large_types)
             batches = chain(first_batches, batches)
+        batches = self.vectors.convert(batches, schema)
         names = self.schema.names
         schema = schema.select([name for name in names if name not in self.options.partition_by])
         name_file = partial(data_file_name, self.id, partition_id, attempt)
@@ -379,6 +387,8 @@ def _check_columns_for_append(path: FolderPath, old: StructType, new: StructType
     for index in range(max(len(old_columns), len(new_columns))):
         before, after = (" ".join(c[index]) if index < len(c) else "nothing" for c in (old_columns, new_columns))
         if before != after:
+            has_vectors = any(map(find_ml_type, (field.dataType for field in (*old.fields, *new.fields))))
+            advice = ": the option vectors is the form of ML vectors" if has_vectors else ""
             raise InvalidArgumentError(
-                f"{path}: cannot be appended to: {kind} {index} is {before} there, but {after} in the DataFrame"
+                f"{path}: cannot be appended to: {kind} {index} is {before} there, but {after} in the DataFrame{advice}"
             )

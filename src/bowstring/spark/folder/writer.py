@@ -16,12 +16,14 @@ from bowstring.io.local_path import as_folder
 from bowstring.spark.folder import staging
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.options import SaveMode, WriteOptions, parse_path
-from bowstring.spark.runtime.arrow_batch_job import ArrowBatchJob
-from bowstring.spark.types import as_nullable, to_arrow_schema
+from bowstring.spark.runtime.arrow_batch_job import ArrowBatchJob, as_spark_frame
+from bowstring.spark.types import to_arrow_schema
+from bowstring.spark.vectors import VectorForm
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pyspark.pandas import DataFrame as PandasFrame
     from pyspark.sql import DataFrame
 
 WriteMode = Literal["error", "errorifexists", "append", "overwrite", "ignore"]
@@ -32,7 +34,7 @@ _TIME_ZONE_SETTING = "spark.sql.session.timeZone"
 
 
 def write(  # noqa: PLR0913 -- as the options of the data source
-    df: DataFrame,
+    df: DataFrame | PandasFrame[Any],
     path: str | Path,
     *,
     mode: WriteMode = "errorifexists",
@@ -47,6 +49,7 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     max_records_per_file: int | None = None,
     max_bytes_per_file: int | None = None,
     statistics: bool = True,
+    vectors: VectorForm = "float64",
     fsync: bool = False,
     storage_options: Mapping[str, Any] | None = None,
 ) -> None:
@@ -58,17 +61,22 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     partition, with "dynamic" only these partitions are overwritten; compressed, sorted and dictionary-encoded columns;
     the maximum sizes of record batches and files; and whether footers have statistics.
 
+    ML vectors become lists of float64, which Spark reads as ``array<double>``, or with `vectors` of "float32"; "sparse"
+    keeps only the values that are not zero, and their indices; "struct", the default of the data source, writes what
+    Spark has, and Spark reads both as vectors. Matrices become lists of rows, except with "struct". A frame of
+    `pyspark.pandas` is written without its index.
+
     Raises `InvalidArgumentError` for other modes, columns that the folder does not take, and objects that are not data
     frames; `UnsupportedTypeError` for types without a counterpart, with the column's path; before any job runs.
     `ConflictError` if an overwrite would remove files that another job has committed meanwhile.
     """
     if mode not in get_args(WriteMode):
         raise InvalidArgumentError(f"mode: expected one of {', '.join(map(repr, get_args(WriteMode)))}, found {mode!r}")
-    if not hasattr(df, "mapInArrow"):
-        raise InvalidArgumentError(f"write: expected a Spark data frame, found {type(df).__qualname__}")
+    frame = as_spark_frame(df, "write", "write_table")
     options = WriteOptions(
         fsync=fsync,
         statistics=statistics,
+        vectors=vectors,
         compression=compression,
         compression_level=compression_level,
         partition_by=partition_by,
@@ -81,17 +89,17 @@ def write(  # noqa: PLR0913 -- as the options of the data source
         max_bytes_per_file=max_bytes_per_file,
     )
     folder = parse_path(str(path), storage_options)
-    settings = df.sparkSession.conf
+    settings = frame.sparkSession.conf
     prefers_large_types = settings.get(_LARGE_TYPES_SETTING) == "true"
-    schema = to_arrow_schema(as_nullable(df.schema), prefers_large_types=prefers_large_types)
     save_mode: SaveMode = "error" if mode == "errorifexists" else mode
-    job = FolderJob.begin(folder, as_nullable(df.schema), save_mode, options, settings.get(_TIME_ZONE_SETTING))
+    job = FolderJob.begin(folder, frame.schema, save_mode, options, settings.get(_TIME_ZONE_SETTING))
     if job is None:
         return
+    schema = to_arrow_schema(job.schema, prefers_large_types=prefers_large_types)
     created_folders = as_folder(folder).find_missing_folders()  # which a failed job removes again
     staging.create_staging_folder(folder, job.id)
     try:
-        rows = ArrowBatchJob(df, partial(_write_task, job, schema), _REPORT_SCHEMA).collect()
+        rows = ArrowBatchJob(frame, partial(_write_task, job, schema), _REPORT_SCHEMA).collect()
         job.commit([ManifestEntry(*row) for row in rows])
     except BaseException:
         job.discard()

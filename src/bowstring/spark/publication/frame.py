@@ -8,7 +8,7 @@ duplicates.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.table import Table
 from bowstring.datasets.dataset import Dataset
@@ -21,11 +21,14 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.publication.options import PublishOptions, RemoteOptions, choose_remote_options
 from bowstring.spark.publication.partition_job import PartitionJob
+from bowstring.spark.runtime.arrow_batch_job import as_spark_frame
 from bowstring.spark.runtime.job_progress import show_progress
 from bowstring.spark.runtime.worker_errors import find_resource_error
 from bowstring.spark.types import to_arrow_schema
+from bowstring.spark.vectors import VectorConversion, VectorForm
 
 if TYPE_CHECKING:
+    from pyspark.pandas import DataFrame as PandasFrame
     from pyspark.sql import DataFrame, SparkSession
 
 _MEMORY_LIMIT_SETTING = "spark.bowstring.publish.memoryLimit"
@@ -98,22 +101,26 @@ class PublishedFrame(PublishedDataset):
 
 
 def publish(  # noqa: PLR0913 -- all but one are options
-    df: DataFrame,
+    df: DataFrame | PandasFrame[Any],
     *,
     name: str | None = None,
     ttl_s: float = DEFAULT_TTL_S,
     lifetime: Lifetime = "application",
     memory_limit: int | str | None = None,
     remote: bool | RemoteOptions | None = None,
+    vectors: VectorForm = "float64",
     progress: bool | None = None,
     replace: bool = False,
 ) -> PublishedFrame:
     """Compute `df` and keep its partitions in the memory of the executors' hosts, for other processes.
 
     The data does not pass through the driver. Its memory counts against the executors' containers; see
-    docs/reference/spark-publish.md. The schema is as of ``df.toArrow()``. `bowstring.open_published(name)` opens the
-    newest data set with this name in any process of the user on a host that has a part, without `remote` only on the
-    driver's.
+    docs/reference/spark-publish.md. `bowstring.open_published(name)` opens the newest data set with this name in any
+    process of the user on a host that has a part, without `remote` only on the driver's.
+
+    The schema is as of ``df.toArrow()``, except that ML vectors are lists of float64, or with `vectors` of "float32";
+    "sparse" keeps only the values that are not zero, and their indices, in the structs that Spark has; "struct" changes
+    nothing. Matrices are lists of rows, except with "struct". A frame of `pyspark.pandas` has no index.
 
     The memory is freed by `close` of the object that is returned, by `bowstring.unpublish`, `ttl_s` after the commit,
     and at the end of the driver's process; with the lifetime "detached", not at the end of the driver, so that a
@@ -141,39 +148,35 @@ def publish(  # noqa: PLR0913 -- all but one are options
             (``spark.stage.maxConsecutiveAttempts``).
         ResourceError: memory and disk space are short.
         InvalidArgumentError: `ttl_s` is not positive, `name` has other characters than letters, digits, "_", "-" and
-            ".", `lifetime` or `remote` has another value, or `df` is not a data frame.
+            ".", `lifetime`, `remote` or `vectors` has another value, or `df` is not a data frame.
     """
     dataset_id = create_dataset_id(name)
-    frame = publish_as(dataset_id, df, PublishOptions(name, ttl_s, lifetime, memory_limit, remote, progress))
+    frame = publish_as(dataset_id, df, PublishOptions(name, ttl_s, lifetime, memory_limit, remote, vectors, progress))
     if replace:
         end_predecessor(frame)
     return frame
 
 
-def publish_as(dataset_id: str, df: DataFrame, options: PublishOptions) -> PublishedFrame:
+def publish_as(dataset_id: str, df: DataFrame | PandasFrame[Any], options: PublishOptions) -> PublishedFrame:
     """As `publish`, with a new ID."""
-    if not hasattr(df, "mapInArrow"):
-        kind = type(df)
-        raise InvalidArgumentError(
-            f"publish: expected a Spark data frame, found {kind.__module__}.{kind.__qualname__}: "
-            f"use bowstring.publish for data of this process, or spark.createDataFrame first"
-        )
+    frame = as_spark_frame(df, "publish", "publish")
     memory_limit = options.memory_limit
     if memory_limit is None:
-        memory_limit = df.sparkSession.conf.get(_MEMORY_LIMIT_SETTING, None)
+        memory_limit = frame.sparkSession.conf.get(_MEMORY_LIMIT_SETTING, None)
     limit_bytes = None if memory_limit is None else parse_byte_size("memory_limit", memory_limit)
-    prefers_large_types = df.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
-    schema = to_arrow_schema(df.schema, prefers_large_types=prefers_large_types)
-    remote_options = choose_remote_options(df.sparkSession, options.remote)
+    prefers_large_types = frame.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
+    vectors, spark_schema = VectorConversion.plan(frame.schema, options.vectors)
+    schema = to_arrow_schema(spark_schema, prefers_large_types=prefers_large_types)
+    remote_options = choose_remote_options(frame.sparkSession, options.remote)
     agent_key = replace(
-        _current_agent_key(remote_options, df.sparkSession),
+        _current_agent_key(remote_options, frame.sparkSession),
         ttl_s=options.ttl_s,
         memory_limit_bytes=limit_bytes,
         is_detached=options.lifetime == "detached",
     )
-    job = PartitionJob(df, dataset_id, agent_key, schema)
+    job = PartitionJob(frame, dataset_id, agent_key, schema, vectors)
     try:
-        with show_progress(df.sparkSession, dataset_id, agent_key, options.progress):
+        with show_progress(frame.sparkSession, dataset_id, agent_key, options.progress):
             job.run()
         dataset = Dataset(options.name or DEFAULT_NAME, schema, job.parts)
         expires_at = job.publish(dataset)

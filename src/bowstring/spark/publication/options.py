@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bowstring.errors import InvalidArgumentError
 from bowstring.sharing.agent.publications import Lifetime, check_lifetime
+from bowstring.spark.vectors import VectorForm, check_vector_form
 from bowstring.transports.tls import TlsOptions
 
 if TYPE_CHECKING:
@@ -38,17 +39,21 @@ class RemoteOptions:
 
 @dataclass(frozen=True, slots=True)
 class PublishOptions:
-    """The options of `publish` and `publish_stream`. Raises `InvalidArgumentError` for another lifetime."""
+    """The options of `publish` and `publish_stream`. Raises `InvalidArgumentError` for another lifetime or form of
+    vectors.
+    """
 
     name: str | None
     ttl_s: float
     lifetime: Lifetime
     memory_limit: int | str | None
     remote: bool | RemoteOptions | None
+    vectors: VectorForm
     progress: bool | None = None
 
     def __post_init__(self) -> None:
         check_lifetime(self.lifetime, self.ttl_s)
+        check_vector_form(self.vectors)
 
 
 def choose_remote_options(spark: SparkSession, remote: bool | RemoteOptions | None) -> RemoteOptions | None:

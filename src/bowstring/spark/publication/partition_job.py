@@ -38,6 +38,7 @@ from bowstring.spark.publication.partition_writer import (
 )
 from bowstring.spark.runtime.arrow_batch_job import ArrowBatchJob
 from bowstring.spark.runtime.job_properties import describe_jobs
+from bowstring.spark.vectors import VectorConversion
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -53,13 +54,15 @@ _EXECUTORS_OF_CONNECT = 16
 class PartitionJob:
     """Computes the partitions of a frame, and commits one attempt of each; holds the frame's lineage."""
 
-    def __init__(self, df: DataFrame, dataset: str, agent_key: AgentKey, schema: Schema) -> None:
+    def __init__(
+        self, df: DataFrame, dataset: str, agent_key: AgentKey, schema: Schema, vectors: VectorConversion
+    ) -> None:
         self._dataset = dataset
         self.agent_key = agent_key
         self._agents = AgentGroup(agent_key)
         self._agent_uris: set[str] = set()
         self._schema = schema
-        self._job = ArrowBatchJob(df, partial(write_partition, dataset, agent_key, schema), REPORT_SCHEMA)
+        self._job = ArrowBatchJob(df, partial(write_partition, dataset, agent_key, schema, vectors), REPORT_SCHEMA)
         self._reports: dict[int, PartitionReport] = {}
         self._expires_at = math.inf
         self._recompute_lock = threading.Lock()
@@ -67,7 +70,7 @@ class PartitionJob:
     @property
     def parts(self) -> tuple[DatasetPart, ...]:
         """The parts of the data set, in the order of the partitions."""
-        return tuple(self._reports[partition_id].part for partition_id in sorted(self._reports))
+        return tuple(self._reports[partition_id].to_part(self._schema) for partition_id in sorted(self._reports))
 
     def drop(self, reason: str = "was dropped", *, is_replaced: bool = False) -> None:
         """Free the memory of the data set on all hosts; after a failed job, the attempts on the driver's host.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -9,10 +10,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bowstring.datasets.dataset import DatasetPart
+from bowstring.datasets.dataset import DatasetPart, parse_list_lengths
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ConnectionLostError, NotFoundError, ResourceError, add_location
 from bowstring.ipc.api import new_file
+from bowstring.kernels.list_lengths import ListLengthCollector
 from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocation
@@ -21,10 +23,11 @@ from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.runtime.arrow_batch_job import MAX_BATCH_BYTES
+from bowstring.spark.vectors import VectorConversion
 
 REPORT_SCHEMA = (
     "partition_id long, attempt long, host string, is_local boolean, num_rows long, nbytes long, uris array<string>, "
-    "control_uri string, seconds double, attempt_number long, executor_pid long"
+    "control_uri string, seconds double, attempt_number long, executor_pid long, list_lengths string"
 )
 """The columns of a `PartitionReport`."""
 
@@ -60,14 +63,18 @@ class PartitionReport:
     """How often the task had been tried before."""
     executor_pid: int = 0
     """The process of the executor; 0 if it was not found."""
+    list_lengths: str = "[]"
+    """`DatasetPart.list_lengths` as JSON."""
 
-    @property
-    def part(self) -> DatasetPart:
-        """The part of the data set."""
-        return DatasetPart(self.num_rows, self.nbytes, tuple(self.uris), self.host)
+    def to_part(self, schema: Schema) -> DatasetPart:
+        """Return the part of the data set."""
+        list_lengths = parse_list_lengths(json.loads(self.list_lengths), schema)
+        return DatasetPart(self.num_rows, self.nbytes, tuple(self.uris), self.host, list_lengths)
 
 
-def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: Iterator[Any]) -> Iterator[Any]:
+def write_partition(
+    dataset: str, agent_key: AgentKey, schema: Schema, vectors: VectorConversion, batches: Iterator[Any]
+) -> Iterator[Any]:
     """Store the batches of a partition and yield a report, with the columns of `REPORT_SCHEMA`; runs in a task."""
     import pyarrow as pa
     from pyspark import TaskContext
@@ -76,12 +83,13 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
     assert task is not None
     started_s = time.monotonic()
     partition_id, attempt = task.partitionId(), task.taskAttemptId()
-    columns = (batch.select(range(len(schema))) for batch in batches)
+    columns = vectors.convert((batch.select(range(len(schema))) for batch in batches), schema)
+    collector = ListLengthCollector(schema.types)
     location, nbytes = AttemptLocation((), ""), 0  # of a partition without rows, which no agent has
     # Closed before the report is yielded: from then on only the agent has the memory, and the executor may be killed.
     with PartitionMemory(agent_key, f"{dataset}/{partition_id}", _spare_executor_bytes) as memory:
         try:
-            num_rows, _ = write_batches(memory.fileno(), _reserve_memory(memory, columns), schema)
+            num_rows, _ = write_batches(memory.fileno(), _reserve_memory(memory, columns), schema, None, collector)
         except ResourceError as problem:
             size, space = memory.size_bytes, memory.describe_space()
             place = f"data set {dataset}, partition {partition_id}, after {size} bytes {space}"
@@ -101,6 +109,7 @@ def write_partition(dataset: str, agent_key: AgentKey, schema: Schema, batches: 
         seconds=time.monotonic() - started_s,
         attempt_number=task.attemptNumber(),
         executor_pid=executor.pid if executor is not None else 0,
+        list_lengths=json.dumps(collector.list_lengths),
     )
     yield pa.RecordBatch.from_pylist([asdict(report)])
 
@@ -147,7 +156,9 @@ def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> 
         with memory.seal() as region, AgentClient.open(agent_key, timeout_s=AGENT_TIMEOUT_S) as agent:
             location = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
             host = os.uname().nodename
-            return PartitionReport(0, 0, host, True, 0, region.size_bytes, location.uris, location.control_uri)
+            lengths = json.dumps(ListLengthCollector(schema.types).list_lengths)
+            uris, control_uri = location.uris, location.control_uri
+            return PartitionReport(0, 0, host, True, 0, region.size_bytes, uris, control_uri, list_lengths=lengths)
 
 
 def _spare_executor_bytes() -> int | None:

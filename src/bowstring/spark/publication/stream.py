@@ -14,6 +14,7 @@ from bowstring.sharing.agent.directory import list_published
 from bowstring.sharing.agent.publications import Lifetime, QueryBatchId, check_name
 from bowstring.spark.publication.frame import PublishedFrame, publish_as
 from bowstring.spark.publication.options import PublishOptions, RemoteOptions
+from bowstring.spark.vectors import VectorForm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,6 +36,7 @@ def publish_stream(  # noqa: PLR0913 -- all but two are options
     lifetime: Lifetime = "application",
     memory_limit: int | str | None = None,
     remote: bool | RemoteOptions | None = None,
+    vectors: VectorForm = "float64",
 ) -> StreamingQuery:
     """Start a query that publishes each of its batches as `publish` does, and keeps the newest `keep` ones.
 
@@ -48,7 +50,7 @@ def publish_stream(  # noqa: PLR0913 -- all but two are options
     process.
     """
     check_name(name)
-    options = PublishOptions(name, ttl_s, lifetime, memory_limit, remote, progress=False)
+    options = PublishOptions(name, ttl_s, lifetime, memory_limit, remote, vectors, progress=False)
     check_count("keep", keep, 1)
     if not hasattr(writer, "_jwrite"):
         raise InvalidArgumentError(

@@ -32,11 +32,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import ArrayType, BinaryType, MapType, StringType, StructType
 
 from bowstring.datatypes.schema import Schema
+from bowstring.errors import InvalidArgumentError
 from bowstring.spark.intervals import check_no_interval_columns
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.runtime.arrow_cache import find_cached_messages
 from bowstring.spark.runtime.worker_daemon import adopt_worker
-from bowstring.spark.types import to_arrow_schema
+from bowstring.spark.types import to_arrow_schema, to_stored_type
 from bowstring.spark.versions import BATCH_BYTE_LIMIT
 
 if TYPE_CHECKING:
@@ -58,6 +59,23 @@ So a batch has 64 rows: publishing 500,000 rows of 7 longs and a string takes 3.
 _INDETERMINATE = "INDETERMINATE"
 PANDAS_WARNING = "PySpark does not yet fully support pandas"
 """The beginning of PySpark's warning about pandas 3."""
+
+
+def as_spark_frame(df: Any, function: str, alternative: str) -> DataFrame:
+    """Return a data frame of Spark, also for one of `pyspark.pandas`, without its index.
+
+    Raises `InvalidArgumentError` for other objects, with the function that was called, and Bowstring's for them.
+    """
+    kind = type(df)
+    if kind.__module__.startswith("pyspark.pandas.") and hasattr(df, "to_spark"):
+        df = df.to_spark()
+    if not hasattr(df, "mapInArrow"):
+        raise InvalidArgumentError(
+            f"{function}: expected a Spark data frame, found {kind.__module__}.{kind.__qualname__}: "
+            f"use bowstring.{alternative} for data of this process, or spark.createDataFrame first"
+        )
+    frame: DataFrame = df
+    return frame
 
 
 class ArrowBatchJob:
@@ -160,7 +178,7 @@ def _create_joined_batch_rdd(frame: Any) -> RDD[Any]:
 
     spark = frame.sparkSession
     max_records = int(spark.conf.get(_MAX_RECORDS_SETTING))
-    has_wide_rows = any(_has_variable_width(field.dataType) for field in frame.schema.fields)
+    has_wide_rows = _has_variable_width(to_stored_type(frame.schema))
     row_bytes = _MAX_ROW_BYTES if has_wide_rows else max(frame._jdf.schema().defaultSize(), 1)
     # Another session, because the setting affects all threads of this one.
     session = spark._jsparkSession.cloneSession()

@@ -35,7 +35,6 @@ from bowstring.spark.options import (
     parse_storage_options,
 )
 from bowstring.spark.runtime.worker_errors import hide_traceback
-from bowstring.spark.types import as_nullable
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -79,7 +78,7 @@ class ArrowWriter(DataSourceArrowWriter):
 
     def __init__(self, folder: FolderPath, mode: SaveMode, options: WriteOptions, schema: StructType) -> None:
         check_no_interval_columns(schema, _INTERVAL_ADVICE)
-        self.job = FolderJob.begin(folder, as_nullable(schema), mode, options)
+        self.job = FolderJob.begin(folder, schema, mode, options)
         self._created_folders = as_folder(folder).find_missing_folders()
         if self.job is not None:
             staging.create_staging_folder(folder, self.job.id)
@@ -113,7 +112,7 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
 
     def __init__(self, folder: FolderPath, mode: SaveMode, options: WriteOptions, schema: StructType) -> None:
         check_no_interval_columns(schema, _INTERVAL_ADVICE)
-        job = FolderJob.begin(folder, as_nullable(schema), mode, options)
+        job = FolderJob.begin(folder, schema, mode, options)
         assert job is not None  # only the mode "ignore" has none
         self._job = job
         self._driver = find_java_ancestor()
