@@ -1,9 +1,10 @@
-# Everything runs in .venv, which the first target creates. Requires make and Python 3.11 or later.
+# Everything runs in build/venv, which the first target creates, so that .venv is yours; VENV=.venv uses that instead.
+# Requires make and Python 3.11 or later.
 PYTHON ?= python3
-VENV = .venv
+VENV = build/venv
 BIN = $(VENV)/bin
-READY := .venv/.ready
-DEMO_READY := .venv/.ready-demo
+READY := $(VENV)/.ready
+DEMO_READY := $(VENV)/.ready-demo
 DEMO_EXTRAS := cli,spark
 TRAINING_EXTRAS := test,training
 TRAINING_TESTS := tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md
@@ -52,7 +53,7 @@ soak: $(READY) ## Run servers and clients for an hour; ARGS='--time 60' limits t
 dist: $(READY) ## Build the wheel and the source distribution into dist/.
 	@$(BIN)/python -m hatchling build
 
-venv: $(READY) ## Create .venv.
+venv: $(READY) ## Create build/venv.
 
 test-spark: build/spark-$(VERSION)/.ready ## Run the Spark tests with another PySpark: VERSION=3.5.9.
 	@build/spark-$(VERSION)/bin/python -m pytest -n 2 tests/spark $(ARGS)
@@ -87,6 +88,6 @@ $(READY): pyproject.toml
 $(DEMO_READY): pyproject.toml
 	$(call install,$(DEMO_EXTRAS))
 
-clean: ## Remove .venv and generated files.
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist spark-warehouse metastore_db derby.log
+clean: ## Remove build/venv and generated files.
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis dist spark-warehouse metastore_db derby.log
 	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +

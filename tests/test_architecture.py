@@ -196,7 +196,7 @@ def wrong_direction(statement: Import) -> bool:
         is_export_table = statement.target == LAZY_EXPORTS and statement.path.name == "__init__.py"
         return not is_export_table and statement.package not in IMPORTERS_OF_ROOT
     if target == "testing" or statement.package == ROOT:
-        return (module_name(statement.path), target) != ("_lazy_exports", "pyarrow_names")
+        return module_name(statement.path) != "_lazy_exports" or target not in ("fork_safe_imports", "pyarrow_names")
     return statement.package != "testing" and (target, statement.package) not in IMPORTS
 
 

@@ -95,6 +95,33 @@ def test_a_wrong_example_in_a_page_or_a_docstring_fails(
     result.assert_outcomes(passed=1, failed=2)
 
 
+def unbound_names(page: Path) -> set[str]:
+    """The names that the Python blocks of a page use but do not bind, also blocks that do not run as tests.
+
+    Each section of README.md is for a process of its own.
+    """
+    text = page.read_text(encoding="utf-8")
+    unbound = set()
+    for section in text.split("\n## ") if page.name == "README.md" else [text]:
+        nodes = [
+            node
+            for block in re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+            for node in ast.walk(ast.parse(block))
+        ]
+        bound: set[str | None] = set(dir(builtins))
+        bound |= {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+        bound |= {(node.asname or node.name).partition(".")[0] for node in nodes if isinstance(node, ast.alias)}
+        bound |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ExceptHandler)}
+        bound |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+        unbound |= {node.id for node in nodes if isinstance(node, ast.Name)} - bound
+    return unbound
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_examples_bind_all_names_that_they_use(page: Path) -> None:
+    assert not unbound_names(page)
+
+
 def undocumented_methods(cls: type) -> Iterator[str]:
     """The public methods and properties that have no docstring, nor override one that has."""
     for name, member in vars(cls).items():

@@ -179,7 +179,7 @@ def test_importing_the_package_loads_nothing_else() -> None:
     modules = modules_after("import bowstring")
     assert not modules & {"numpy", "pyarrow", "pyspark", "click", "rich", "typing_extensions"}
     own = {name for name in modules if name.startswith("bowstring")}
-    assert own == {"bowstring", "bowstring._lazy_exports", "bowstring.pyarrow_names"}
+    assert own == {"bowstring", "bowstring._lazy_exports", "bowstring.fork_safe_imports", "bowstring.pyarrow_names"}
 
 
 def test_a_subpackage_is_loaded_on_first_access() -> None:

@@ -111,6 +111,21 @@ def test_types_are_inferred_from_all_rows(tmp_path: Path) -> None:
     ]
 
 
+def test_the_types_of_csv_do_not_depend_on_where_its_head_ends(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    for width in range(1, 10):  # one byte of a line after the other is the last of the head
+        path.write_text("x" * width + "\n" + "08:30:00\n" * 9000)
+        assert bs.read_table(path).schema.types == ["time32[s]"]
+    path.write_text("zip\n" + "1234567\n" * 8190 + "01067\n" + "1234567\n")  # in the last whole line of the head
+    assert bs.read_table(path).schema.types == ["string"]
+
+
+def test_a_header_of_csv_may_be_longer_than_its_head(tmp_path: Path) -> None:
+    names = [f"column_{index}" for index in range(10_000)]
+    (tmp_path / "t.csv").write_text(",".join(names) + "\n" + ",".join(["007"] * 10_000) + "\n")
+    assert bs.read_table(tmp_path / "t.csv", columns=["column_9999"]).to_pydict() == {"column_9999": ["007"]}
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("t.csv", b"a,b\n1\n"), ("t.jsonl", b'{"a": 1}\n{"a": "x"}\n'), ("t.parquet", b"PAR1 and no more")],

@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 PYTHON = """#!/bin/sh
 echo "$@" >> commands.txt
 if [ "$2" = venv ]; then
-    mkdir -p $3/bin && for name in python bowstring ruff mypy; do cp "$0" $3/bin/$name; done
+    mkdir -p $3/bin && for name in python bowstring ruff mypy mkdocs; do cp "$0" $3/bin/$name; done
 fi
 echo "the end of $*"
 case "$*" in *"$FAILS"*) exit 1; esac
@@ -64,8 +64,29 @@ def test_an_older_spark_is_tested_in_an_environment_of_its_own(tmp_path: Path) -
         lines = recorded_commands(tmp_path)
         assert lines[-1] == "-m pytest -n 2 tests/spark"
     assert lines == lines[-1:]
-    assert not (tmp_path / ".venv").exists()
+    assert not (tmp_path / "build" / "venv").exists()
     assert (tmp_path / "build" / "spark-3.5.9" / "bin" / "python").exists()
+
+
+def test_make_leaves_the_environment_of_the_tutorial_alone(tmp_path: Path) -> None:
+    copy_makefile(tmp_path)
+    own_python = tmp_path / ".venv" / "bin" / "python"
+    own_python.parent.mkdir(parents=True)
+    own_python.write_text("")
+    for target in ("docs", "clean"):
+        assert run(tmp_path, ["make", "-s", target]).returncode == 0
+        assert (tmp_path / "build" / "venv").exists() == (target == "docs")
+    assert [path.name for path in (tmp_path / ".venv").rglob("*")] == ["bin", "python"]
+    assert own_python.read_text() == ""
+
+
+def test_make_uses_another_environment_if_it_is_named(tmp_path: Path) -> None:
+    copy_makefile(tmp_path)
+    for expected in (DEV, []):
+        run(tmp_path, ["make", "-s", "test", "VENV=.venv"])
+        assert [line for line in recorded_commands(tmp_path) if "pip install" in line] == expected
+    assert (tmp_path / ".venv" / ".ready").exists()
+    assert not (tmp_path / "build").exists()
 
 
 def copy_makefile(folder: Path) -> None:

@@ -106,6 +106,7 @@ from bowstring.datatypes.types import (
     uint16 as uint16,
     uint32 as uint32,
     uint64 as uint64,
+    union as union,
     utf8 as utf8,
 )
 from bowstring.errors import BowstringError as BowstringError

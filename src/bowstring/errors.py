@@ -55,6 +55,8 @@ from itertools import islice
 from numbers import Real
 from typing import Any, TypeVar
 
+from bowstring.fork_safe_imports import completed_before_forks
+
 
 class BowstringError(Exception):
     """The base of all errors raised by Bowstring."""
@@ -291,6 +293,13 @@ def translate_os_error(error: OSError, message: str, filename: object = None) ->
     raise AssertionError(f"not an OSError: {error!r}")
 
 
+def limit_hint(error: OSError) -> str:
+    """Which limit is exceeded, to follow the text of an error of the operating system that does not name it; or ""."""
+    if error.errno == errno.EFBIG:
+        return " for `ulimit -f`, which also limits shared memory"
+    return ", or the process has too many mappings (sysctl vm.max_map_count)" if error.errno == errno.ENOMEM else ""
+
+
 def add_location(error: _Error, location: str, separator: str = ": ") -> _Error:
     """Return a copy of an error of this module whose message begins with a location.
 
@@ -314,7 +323,8 @@ def prefix_errors(location: str) -> Iterator[None]:
 def require_package(package: str, extra: str) -> Iterator[None]:
     """Raise `MissingExtraError` if the block can't import a package of the optional dependency group `extra`."""
     try:
-        yield
+        with completed_before_forks():
+            yield
     except ImportError as error:
         raise MissingExtraError.for_package(package, extra) from error
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from bowstring.arrays.table import as_table
+from bowstring.errors import InvalidArgumentError
 from bowstring.file_formats import read_table as read_table
 from bowstring.ipc.api import new_file
 from bowstring.ipc.write_options import IpcWriteOptions
@@ -18,16 +19,19 @@ def write_feather(
     compression: Literal["lz4", "zstd", "uncompressed"] | None = None,
     compression_level: int | None = None,
     chunksize: int | None = None,
+    version: Literal[2] = 2,
 ) -> None:
     """Write a pandas DataFrame, or a table of any Arrow library, to an Arrow file.
 
     Unlike in pyarrow, the file is not compressed by default, so that readers can map it. `dest` and errors are as in
-    `bowstring.new_file`. Batches have at most `chunksize` rows.
+    `bowstring.new_file`. Batches have at most `chunksize` rows. Raises `InvalidArgumentError` for another version.
 
     >>> bs.feather.write_feather(bs.table({"a": [1, 2]}), "a.feather")
     >>> bs.feather.read_table("a.feather").num_rows
     2
     """
+    if version != 2:
+        raise InvalidArgumentError(f"write_feather: version 2 is the Arrow file; found version {version!r:.100}")
     codec = None if compression == "uncompressed" else compression
     options = IpcWriteOptions(compression=codec, compression_level=compression_level)
     table = as_table(df)

@@ -465,8 +465,7 @@ def _decompress(source: MemorySource | StreamSource) -> MemorySource | StreamSou
 def _open_csv(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any, Iterable[Any]]:
     """Return pyarrow's schema and record batches."""
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
-    text = file.source.peek(_HEAD_BYTES).decode(options.encoding, "ignore").removeprefix("\ufeff")
-    lines = list(io.StringIO(text, newline=""))[options.skip_rows :]
+    lines = _read_head_lines(file.source, options)
     if options.has_header and not options.column_names and _JSON_START.match("".join(lines).encode()):
         mismatch = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON")
         mismatch.add_note("rename it to .json or .jsonl")
@@ -514,6 +513,20 @@ def _open_csv(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any
         if pa.types.is_binary(each.type) and each.name not in options.column_types:  # as pyarrow reads it
             raise pa.ArrowInvalid(f"column {each.name!r} is not valid UTF-8")
     return reader.schema, reader.to_batches() if is_whole else reader
+
+
+def _read_head_lines(source: StreamSource | MemorySource, options: SourceOptions) -> list[str]:
+    """Return the first lines of CSV: those that end in the first 64 KiB, or further on if it has no two such lines."""
+    size = _HEAD_BYTES
+    while True:
+        head = source.peek(size)
+        text = head.decode(options.encoding, "ignore").removeprefix("\ufeff")
+        lines = list(io.StringIO(text, newline=""))[options.skip_rows :]
+        if len(head) < size:
+            return lines
+        if len(lines) > 2 or size >= DEFAULT_BLOCK_BYTES:
+            return lines[:-1] or lines  # the last line is cut: `08` of `08:30:00` would have a leading zero
+        size *= 2
 
 
 def _loses_digits(value: str) -> bool:

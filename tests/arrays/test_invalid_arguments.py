@@ -6,6 +6,7 @@ import io
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bowstring as bs
@@ -92,3 +93,66 @@ def test_the_elements_of_a_table_are_its_columns() -> None:
     assert all(column in table for column in table)
     with pytest.raises(InvalidArgumentError, match="use 'a' in column_names"):
         _ = "a" in table
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: bs.StructArray.from_arrays(5, ["x"]), "expected a sequence of columns, not int"),  # type: ignore[arg-type]
+        (lambda: bs.StructArray.from_arrays([5], ["x"]), "expected a sequence of values, found 5"),
+        (lambda: bs.StructArray.from_arrays([[1]], fields=[]), "a schema of 0 fields does not fit 1 columns"),
+        (lambda: bs.StructArray.from_arrays([[300]], fields=[bs.field("x", "int8")]), "300 cannot be converted"),
+        (lambda: bs.Table.from_arrays(5, ["x"]), "expected a sequence of columns, not int"),  # type: ignore[arg-type]
+        (lambda: bs.RecordBatch.from_arrays("ab", ["x"]), "expected a sequence of columns, not str"),
+        (lambda: bs.array([np.array(1)], bs.list_("int64")), r"value 0: array\(1\) cannot be converted to list"),
+        (lambda: bs.array([np.array(1)], bs.list_("int64", 1)), r"value 0: array\(1\) cannot be converted to fixed"),
+        (
+            lambda: bs.array([np.array(1)], bs.map_("string", "int64")),
+            r"value 0: array\(1\) cannot be converted to map",
+        ),
+        (lambda: bs.Array.from_buffers("int8", 1, [None, b"a"], -1), "name the arguments after `buffers`"),  # type: ignore[arg-type]
+        (
+            lambda: bs.Array.from_buffers(bs.list_("int8"), 1, [None, bytes(8)], [[1]]),  # type: ignore[list-item]
+            "expected an array, found list",
+        ),
+        (lambda: bs.schema({"a": "int8"}).insert("a", bs.field("b", "int8")), "expected the index of a column"),  # type: ignore[arg-type]
+        (lambda: bs.from_numpy_dtype("O"), "object has no data type of its own"),
+        (lambda: bs.Table.from_struct_array(bs.chunked_array([], bs.list_("int8"))), "expected an array of structs"),
+        (
+            lambda: bs.ListViewArray.from_arrays([0, None], [1, 1], [1], mask=[True, False]),
+            "either null offsets or a mask",
+        ),
+        (lambda: bs.feather.write_feather(TABLE, io.BytesIO(), version=1), "version 2 is the Arrow file"),  # type: ignore[arg-type]
+        (lambda: TABLE.sort_by([("int", "ascending", "first")]), "null_placement"),  # type: ignore[list-item]
+        (lambda: TABLE.sort_by([("a",)]), "pairs of names and orders"),  # type: ignore[list-item]
+        (lambda: bs.field(5, "int8"), "a field's name is a string, not 5"),  # type: ignore[arg-type]
+        (lambda: bs.int8().field(0), "expected the name or the index of one field"),
+        (lambda: bs.schema({"a": "int8"}, {"pandas": "{"}).pandas_metadata, "is not JSON"),
+    ],
+)
+def test_arguments_of_pyarrow_s_functions_raise_no_bare_errors(call: Callable[[], object], message: str) -> None:
+    with pytest.raises(bs.BowstringError, match=message):
+        call()
+
+
+def test_parts_convert_to_the_types_of_fields() -> None:
+    fields = [bs.field("x", "int8", nullable=False), bs.field("y", "string")]
+    for array in (
+        bs.StructArray.from_arrays([[1, 2], ["a", None]], fields=fields),
+        bs.StructArray.from_arrays([np.array([1, 2]), ("a", None)], type=bs.struct(fields)),
+    ):
+        assert array.type == bs.struct(fields)
+        assert array.to_pylist() == [{"x": 1, "y": "a"}, {"x": 2, "y": None}]
+
+
+def test_a_list_view_is_null_where_its_offset_is() -> None:
+    array = bs.ListViewArray.from_arrays([1, None, 0], [2, 9, 1], [1, 2, 3])
+    array.validate(full=True)
+    assert array.to_pylist() == [[2, 3], None, [1]]
+
+
+def test_a_step_of_a_chunked_array_is_one() -> None:
+    for key in (slice(None, None, 2), slice(None, None, -1), slice(3, 0, -2)):
+        column = bs.chunked_array([[1, 2], [3, None]])[key]
+        assert isinstance(column, bs.ChunkedArray)
+        assert column.to_pylist() == [1, 2, 3, None][key]

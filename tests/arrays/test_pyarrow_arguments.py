@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import InvalidArgumentError, TypeMismatchError
+from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError
 
 pa = pytest.importorskip("pyarrow")
 pd = pytest.importorskip("pandas")
@@ -43,8 +43,7 @@ def test_a_column_of_a_library_is_a_chunked_array(column: Any) -> None:
     chunked = bs.chunked_array(column)
     assert chunked.to_pylist() == [1, 2, None]
     assert chunked.num_chunks == (1 if isinstance(column, pd.Series) else 2)
-    with pytest.raises(TypeMismatchError, match="int64, not string"):
-        bs.chunked_array(column, "string")
+    assert bs.chunked_array(column, "string").to_pylist() == ["1", "2", None]
 
 
 def test_an_array_is_the_only_chunk() -> None:
@@ -144,3 +143,117 @@ def test_schemas_are_unified_by_request() -> None:
         bs.concat_tables([narrow, wide])
     with pytest.raises(InvalidArgumentError, match="promote_options"):
         bs.concat_tables([narrow, wide], promote_options="all")  # type: ignore[arg-type]
+
+
+def test_scalars_of_both_libraries_are_values_of_filters_and_fill_null() -> None:
+    table = bs.table({"n": [1, 2, None], "s": ["a", "b", None]})
+    for library in (bs, pa):
+        assert table.filter([("n", ">", library.scalar(1))])["n"].to_pylist() == [2]
+        assert table.filter([("s", "in", [library.scalar("a"), "b"])])["n"].to_pylist() == [1, 2]
+        assert table.filter([("s", "in", library.scalar(["a"]))])["n"].to_pylist() == [1]
+        for column in (table["n"], table["n"].chunk(0)):
+            assert column.fill_null(library.scalar(7)).to_pylist() == [1, 2, 7]
+            assert column.fill_null(library.scalar(None, library.int64())).to_pylist() == [1, 2, None]
+        with pytest.raises(bs.errors.InvalidArgumentError, match="never true"):
+            table.filter([("n", ">", library.scalar(None, library.int64()))])
+
+
+def test_scalars_determine_the_type_of_their_array() -> None:
+    moment = bs.scalar(1, bs.timestamp("ns"))
+    for values in ([None, moment], (moment, None), np.array([moment, None], object)):
+        array = bs.array(values)
+        assert array.type == moment.type
+        assert array.null_count == 1
+    assert bs.array([pa.scalar(1, pa.int8()), pa.scalar(2, pa.int64())]).type == bs.int8()
+    with pytest.raises(TypeMismatchError, match="value 1"):
+        bs.array([pa.scalar(1, pa.int8()), pa.scalar(200, pa.int64())])
+
+
+def test_nan_is_null_only_with_from_pandas() -> None:
+    nan = float("nan")
+    for values in ([1.0, nan], (1.0, nan), np.array([1.0, nan]), np.array([1.0, nan], object), iter([1.0, nan])):
+        assert bs.array(values, from_pandas=True).to_pylist() == [1.0, None]
+    assert bs.array([1.0, nan, 3.0], mask=[True, False, False], from_pandas=True).to_pylist() == [None, None, 3.0]
+    masked = bs.array(np.array([1.0, nan, 3.0]), mask=np.array([True, False, False]), from_pandas=True)
+    assert masked.to_pylist() == [None, None, 3.0]
+    assert bs.array([1.0, nan], bs.int8(), from_pandas=True).to_pylist() == [1, None]
+    assert bs.array(np.array([1.0, nan]), bs.int8(), from_pandas=True).to_pylist() == [1, None]
+    assert bs.array(pd.Series([1.0, None])).null_count == 1
+    assert bs.array(pd.Series([1.0, None]), from_pandas=False).null_count == 0
+    assert bs.array([1.0, nan]).null_count == 0
+
+
+def test_size_limits_what_is_read_and_unsafe_values_are_truncated() -> None:
+    numbers = iter(range(100))
+    assert bs.array(numbers, size=2).to_pylist() == [0, 1]
+    assert next(numbers) == 2
+    assert bs.array(np.arange(5), size=2).to_pylist() == [0, 1]
+    assert bs.array([1], size=5).to_pylist() == [1]
+    for values in ([1.5, 300.0], np.array([1.5, 300.0]), bs.array([1.5, 300.0]), iter([1.5, 300.0])):
+        assert bs.array(values, bs.int16(), safe=False).to_pylist() == [1, 300]
+    assert bs.array([1.5, None], bs.int16(), mask=[False, False], safe=False).to_pylist() == [1, None]
+    with pytest.raises(bs.errors.InvalidArgumentError, match="size"):
+        bs.array([1], size=-1)
+
+
+def test_whole_numbers_under_nulls_convert() -> None:
+    masked = np.ma.MaskedArray([1.0, float("nan")], mask=[False, True])
+    assert bs.array(masked, bs.int64()).to_pylist() == [1, None]
+    assert bs.array(np.array([1.0, float("inf")]), bs.uint8(), mask=[False, True]).to_pylist() == [1, None]
+    assert bs.array(np.array([2.0**63]), bs.uint64()).to_pylist() == [1 << 63]
+
+
+@pytest.mark.parametrize("unit", ["drop", "emit_null"])
+def test_the_null_of_a_mask_drops_its_slot_or_makes_it_null(unit: Any) -> None:
+    expected = [1] if unit == "drop" else [1, None]
+    table = bs.concat_tables([bs.table({"n": [1]}), bs.table({"n": [2, 3]})])
+    masks: list[Any] = [[True, False, None], bs.array([True, False, None]), bs.chunked_array([[True], [False, None]])]
+    for mask in masks:
+        for rows in (table, table.combine_chunks().to_batches()[0]):
+            assert rows.filter(mask, null_selection_behavior=unit).column("n").to_pylist() == expected
+            assert rows.column("n").filter(mask, null_selection_behavior=unit).to_pylist() == expected
+    assert table.filter(np.array([True, False, True]), null_selection_behavior=unit)["n"].to_pylist() == [1, 3]
+    with pytest.raises(bs.errors.InvalidArgumentError, match="'drop' or 'emit_null', found 'keep'"):
+        table.filter([True] * 3, null_selection_behavior="keep")  # type: ignore[arg-type]
+    with pytest.raises(bs.errors.InvalidArgumentError, match="does not fit"):
+        table.filter([True], null_selection_behavior=unit)
+
+
+def test_operators_give_what_pyarrow_s_give() -> None:
+    array = bs.array([1, None, 3])
+    assert (2 - array).to_pylist() == [1, None, -1]
+    assert (bs.scalar(2) ** array).to_pylist() == [2, None, 8]
+    assert ((array << 1) | 1).to_pylist() == [3, None, 7]
+    assert abs(-array).equals(array)
+    assert isinstance(bs.scalar(2) * 3, bs.Scalar)
+    assert (2 * bs.scalar(3)).as_py() == 6
+    assert (np.array([1, 2]) + bs.array([1, 2])).tolist() == [2, 4]  # NumPy's
+    with pytest.raises(pa.ArrowInvalid, match="overflow"):
+        bs.array([127], "int8") + bs.array([1], "int8")
+
+
+def test_scalars_have_the_parts_of_pyarrow_s() -> None:
+    null_list, null_struct = bs.scalar(None, bs.list_("int8")), bs.scalar(None, bs.struct({"x": "int8"}))
+    assert (list(null_list), len(null_list), null_list.values) == ([], 0, None)
+    assert (null_struct["x"], list(null_struct), dict(null_struct)) == (None, ["x"], {"x": None})
+    with pytest.raises(IndexError):
+        null_list[0]
+    with pytest.raises(NotFoundError, match="named 'y'"):
+        null_struct["y"]
+    with pytest.raises(TypeMismatchError, match="int64 has no elements"):
+        list(bs.scalar(5))
+    with pytest.raises(AttributeError, match="a scalar of int64 has no attribute 'value'"):
+        _ = bs.scalar(5).value
+    assert bs.scalar([1, 2, 3])[1:] == [2, 3]
+    assert bs.scalar(None, bs.timestamp("s")).value is None
+    assert bs.scalar(None, "string").as_buffer() is None
+    assert bs.scalar(1, bs.dense_union({"n": "int64"})).value == bs.scalar(1)
+    assert bs.scalar("a", bs.run_end_encoded("int32", "string")).value == bs.scalar("a")
+    assert bs.scalar(b"0" * 16, bs.uuid()).value == bs.scalar(b"0" * 16, bs.binary(16))
+
+
+def test_columns_of_other_libraries_keep_their_chunks_in_a_table() -> None:
+    column = pa.chunked_array([[1, 2], [3]])
+    for table in (bs.table({"a": column}), bs.Table.from_arrays([column], ["a"])):
+        assert [len(chunk) for chunk in table["a"].chunks] == [2, 1]
+    assert bs.table({"a": column}, schema={"a": "int8"}).schema.types == ["int8"]

@@ -66,7 +66,7 @@ def test_readers_are_exchanged_with_pyarrow() -> None:
 def test_other_objects_schemas_and_sizes_are_rejected() -> None:
     with pytest.raises(TypeMismatchError, match="__arrow_c_stream__"):
         bs.RecordBatchReader.from_stream([1])
-    with pytest.raises(InvalidArgumentError, match="from_stream: the schema is"):
+    with pytest.raises(InvalidArgumentError, match=r"the columns are \['a'\], the schema has \['b'\]"):
         bs.RecordBatchReader.from_stream(TABLE, bs.schema({"b": "int8"}))
     with pytest.raises(InvalidArgumentError, match="max_chunksize: expected an integer of 1 or more, found 0"):
         TABLE.to_batches(max_chunksize=0)
@@ -79,3 +79,12 @@ def test_only_columns_by_known_names_are_cast() -> None:
     assert table.cast({"b": "int8"}).schema.types == ["int64", "int8"]
     with pytest.raises(InvalidArgumentError, match="no column is called 'c'"):
         table.cast({"c": "int8"})
+
+
+def test_a_reader_of_a_stream_casts_to_the_schema_batch_by_batch() -> None:
+    table = bs.concat_tables([bs.table({"a": [1]}), bs.table({"a": [300]})])
+    reader = bs.RecordBatchReader.from_stream(table, {"a": "int8"})
+    assert reader.schema == bs.schema({"a": "int8"})
+    assert reader.read_next_batch().column("a").equals(bs.array([1], "int8"))
+    with pytest.raises(TypeMismatchError, match="300"):
+        reader.read_next_batch()

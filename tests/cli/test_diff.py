@@ -143,4 +143,4 @@ def test_golden_files_and_streams_of_one_case_do_not_differ(
         # Its map has other names inside, which Arrow C++ kept in the file only.
         odd = stream.stem == "generated_map_non_canonical"
         lines = output_of(capsys, int(odd), stream, stream.with_suffix(".arrow_file"))
-        assert [line.partition(" differ in ")[2] for line in lines] == ["name or nullability"] * odd
+        assert [line.partition(" differ in ")[2] for line in lines] == ["name or custom metadata"] * odd

@@ -13,6 +13,7 @@ import pytest
 
 from bowstring.cli.main import main
 from tests.cli.command_line import terminal_lines
+from tests.small_disk import run_on_read_only_files
 
 RUN = "import sys; from bowstring.cli.main import main; sys.exit(main(['doctor', '--json']))"
 
@@ -75,6 +76,21 @@ def test_a_complete_environment_passes() -> None:
     assert [name for name, (state, _) in checks.items() if state == "failed"] == []
     assert checks["extra cli"][0] == "ok"
     assert checks["extra cli"][1].startswith("click ")
+
+
+def test_a_machine_without_a_writable_folder_is_checked_completely() -> None:
+    process = run_on_read_only_files("-c", RUN)
+    checks = {check["name"]: (check["status"], check["detail"]) for check in json.loads(process.stdout)["checks"]}
+    assert checks["spill folder"][0] == "missing"
+    assert checks["spill folder"][1].startswith("no folder for temporary files is writable")
+    assert checks["Java"][0] == run_doctor()[1]["Java"][0]
+
+
+def test_a_limit_of_file_sizes_is_named_as_the_reason_why_memory_can_not_be_shared() -> None:
+    status, checks = run_doctor("import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))")
+    assert status == 1
+    assert checks["shared memory"][0] == "failed"
+    assert "File too large for `ulimit -f`, which also limits shared memory" in checks["shared memory"][1]
 
 
 def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:

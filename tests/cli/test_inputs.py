@@ -16,6 +16,7 @@ from bowstring.datasets.manifest import Manifest, ManifestEntry, data_file_name,
 from tests.cli.command_line import read_uri, running_server
 from tests.ipc.remote_stores import serve_files
 
+LZ4_MAGIC = b"\x04\x22\x4d\x18"
 ROWS = {"n": list(range(10)), "s": [None, *"abcdefghi"]}
 TABLE = bs.table(ROWS)
 KINDS = ["file", "parquet", "csv", "glob", "glob of folders", "folder", "parquet folder", "manifest", "url", "store"]
@@ -119,3 +120,21 @@ def test_the_output_is_not_a_file_of_the_input(tmp_path: Path, capsys: pytest.Ca
         bs.write_table(TABLE, tmp_path / name)
     assert main(["convert", str(tmp_path), str(tmp_path / "b.arrow")]) == 1
     assert "b.arrow: is both input and output" in capsys.readouterr().err
+
+
+def test_a_damaged_column_of_a_folder_ends_only_commands_that_read_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(2):
+        table = bs.table({"a": list(range(1000)), "b": [0] * 1000})
+        bs.write_table(table, tmp_path / f"{number}.arrow", compression="lz4")
+    content = bytearray((tmp_path / "1.arrow").read_bytes())
+    content[content.rindex(LZ4_MAGIC)] ^= 1
+    (tmp_path / "1.arrow").write_bytes(content)
+    for source in (str(tmp_path), f"{tmp_path}/*.arrow"):
+        assert main(["count", source]) == 0
+        assert capsys.readouterr().out == "2000\n"
+        assert main(["tail", "-n", "1", "-c", "a", source]) == 0
+        assert "999" in capsys.readouterr().out
+        assert main(["tail", "-n", "1", source]) == 1
+        assert "column 'b'" in capsys.readouterr().err

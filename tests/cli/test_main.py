@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 from collections.abc import Callable
@@ -61,6 +62,14 @@ def test_a_missing_file_is_one_error_line_and_status_1(
     fail_with(FileNotFoundError(2, "No such file or directory", "gone.arrow"))
     assert main(["fail"]) == 1
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_missing_file_without_a_name_is_not_that_of_standard_output(
+    fail_with: Callable[[BaseException], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    fail_with(FileNotFoundError(errno.ENOENT, "No usable temporary directory found"))
+    assert main(["fail"]) == 1
+    assert capsys.readouterr().err == "bowstring: [Errno 2] No usable temporary directory found\n"
 
 
 def test_debug_prints_the_traceback(fail_with: Callable[[BaseException], None]) -> None:

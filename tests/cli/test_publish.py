@@ -114,13 +114,14 @@ def test_progress_has_a_total_for_every_step(tmp_path: Path) -> None:
     assert "1,000 of 1,000 rows" in shown
 
 
-def test_the_newest_of_a_name_is_replaced_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_data_sets_of_a_name_are_replaced_on_request(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path / f"replaced-{secrets.token_hex(4)}.arrow", TABLE)
     for options in ([], [], ["--replace"]):
         assert main(["publish", str(path), *options]) == 0
     first, second, third = capsys.readouterr().out.split()
-    assert [summary.id for summary in bs.published() if summary.name == path.stem] == [third, first]
-    assert main(["unpublish", third, first]) == 0
-    assert capsys.readouterr().err == f"{third}: unpublished\n{first}: unpublished\n"
-    assert main(["unpublish", second]) == 1
-    assert f"data set '{second}' was replaced by '{third}' at " in capsys.readouterr().err
+    assert [summary.id for summary in bs.published() if summary.name == path.stem] == [third]
+    assert main(["unpublish", third]) == 0
+    assert capsys.readouterr().err == f"{third}: unpublished\n"
+    for older in (first, second):
+        assert main(["unpublish", older]) == 1
+        assert f"data set '{older}' was replaced by '{third}' at " in capsys.readouterr().err

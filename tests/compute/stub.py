@@ -32,14 +32,15 @@ def create_stub() -> str:
 
 def _create_lines() -> Iterator[str]:
     names = [name for name in dir(bs.compute) if not keyword.iskeyword(name)]
-    classes = [name for name in names if isinstance(getattr(pc, name), type)]
+    classes = [name for name in names if isinstance(getattr(pc, name), type) and name != "Expression"]
     yield "from typing import Any"
     yield ""
     yield f"from pyarrow.compute import {', '.join(f'{name} as {name}' for name in classes)}"
     yield ""
     yield "from bowstring.arrays.scalar import Scalar"
+    yield "from bowstring.compute.bridge import Expression as Expression"
     for name in names:
-        if name not in classes:
+        if name not in (*classes, "Expression"):
             function = getattr(pc, name)
             paragraphs = (inspect.getdoc(function) or "").strip().split("\n\n")
             # That of a function in C begins with its signature, which may be all.

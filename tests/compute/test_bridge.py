@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 import subprocess
 import sys
@@ -47,7 +48,9 @@ def test_every_function_and_class_of_pyarrow_is_there() -> None:
 def test_functions_have_the_names_and_docstrings_of_pyarrow() -> None:
     assert bs.compute.add.__name__ == "add"
     assert bs.compute.add.__doc__ == pc.add.__doc__
-    assert bs.compute.CountOptions is pc.CountOptions
+    assert issubclass(bs.compute.CountOptions, pc.CountOptions)
+    assert bs.compute.CountOptions.__doc__ == pc.CountOptions.__doc__
+    assert repr(bs.compute.CountOptions(mode="all")) == repr(pc.CountOptions(mode="all"))
     assert bs.compute.add is bs.compute.add
     assert pickle.loads(pickle.dumps(bs.compute.add)) is bs.compute.add
 
@@ -113,15 +116,65 @@ def test_types_fields_and_containers_of_arrays_are_converted() -> None:
     assert bs.compute.strptime(bs.array(["2024"]), "%Y", "s").type == bs.timestamp("s")
 
 
-def test_a_registered_function_has_types_of_bowstring() -> None:
+def test_a_registered_function_has_types_and_arrays_of_bowstring() -> None:
+    def add_one(_: object, values: bs.Array) -> bs.Array:
+        assert values.type == bs.int64()
+        return bs.compute.add(values, 1)  # type: ignore[no-any-return]
+
     bs.compute.register_scalar_function(
-        lambda _, values: pc.add(values, 1),
+        add_one,
         "bowstring_add_one",
         {"summary": "Add one", "description": ""},
         {"values": bs.int64()},
         bs.int64(),
     )
     assert bs.compute.call_function("bowstring_add_one", [NUMBERS]).to_pylist() == [2, 3, None]
+
+
+TABLE = bs.table({"n": [1, 2, 3], "s": ["x", "y", None]})
+
+
+@pytest.mark.parametrize(
+    ("expression", "rows"),
+    [
+        (bs.compute.field("n") > bs.compute.mean(TABLE["n"]), [3]),
+        (bs.scalar(2) < bs.compute.field("n"), [3]),
+        (2 * bs.compute.field("n") == bs.scalar(4), [2]),
+        (bs.compute.field("n").cast(bs.float64()) > 1.5, [2, 3]),
+        (bs.compute.field("n").isin(bs.array([1, 3])), [1, 3]),
+        (bs.compute.is_in(bs.compute.field("n"), value_set=bs.array([1, 3])), [1, 3]),
+        (bs.compute.scalar(bs.scalar(3)) == bs.compute.field("n"), [3]),
+        (~(bs.compute.field("s") == "x") & bs.compute.field("s").is_valid(), [2]),
+        (pc.field("n") > 2, [3]),
+    ],
+    ids=str,
+)
+def test_an_expression_takes_types_scalars_and_arrays(expression: Any, rows: list[int]) -> None:
+    assert TABLE.filter(expression)["n"].to_pylist() == rows
+    assert TABLE.to_batches()[0].filter(expression)["n"].to_pylist() == rows
+
+
+def test_an_expression_is_pyarrow_s_in_all_but_its_arguments() -> None:
+    expression, other = bs.compute.field("n") > 1, pc.field("n") > 1
+    assert isinstance(expression, bs.compute.Expression)
+    assert (str(expression), repr(expression)) == (str(other), repr(other))
+    assert expression.pyarrow_expression.equals(other)
+    assert expression.equals(other)
+    assert expression.equals(pickle.loads(pickle.dumps(copy.copy(expression))))
+    assert pa.table(TABLE).filter(expression.pyarrow_expression).num_rows == 2
+    is_x = bs.compute.field("s") == "x"
+    assert TABLE.join(bs.table({"n": [1, 2]}), "n", join_type="inner", filter_expression=is_x)["n"].to_pylist() == [1]
+    with pytest.raises(ValueError, match="cannot be evaluated"):
+        bool(expression)
+    with pytest.raises(AttributeError, match="no_such_method"):
+        expression.no_such_method()
+
+
+def test_options_take_types_and_arrays() -> None:
+    for options in (bs.compute.CastOptions(bs.int8()), bs.compute.CastOptions.safe(target_type=bs.int8())):
+        assert bs.compute.cast(NUMBERS, options=options).type == bs.int8()
+    options = bs.compute.SetLookupOptions(value_set=bs.array([2]))
+    assert bs.compute.call_function("is_in", [NUMBERS], options).to_pylist() == [False, True, False]
 
 
 def test_the_metadata_of_fields_in_structs_is_kept() -> None:

@@ -32,7 +32,7 @@ from bowstring.transports.sockets.unix import encode_unix_address
 from tests.control_group import limit_memory
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
-from tests.small_disk import run_on_4_mb
+from tests.small_disk import run_on_4_mb, run_on_read_only_files
 
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="requires root, to be several users")
 
@@ -280,6 +280,18 @@ def test_parts_of_a_table_are_copied_to_files_by_several_threads(
         assert dataset.read_all() == table
 
 
+PUBLISH_AND_READ = """
+import bowstring as bs
+with bs.publish(bs.table({"a": [1, 2]}), lifetime="application", ttl_s=60) as dataset:
+    print(bs.open_published(dataset.id).read_all().to_pydict())
+"""
+
+
+def test_publishing_needs_no_writable_folder() -> None:
+    process = run_on_read_only_files("-c", PUBLISH_AND_READ)
+    assert (process.stdout, process.stderr) == ("{'a': [1, 2]}\n", "")
+
+
 def test_without_memory_and_disk_space_the_error_has_the_missing_bytes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -482,5 +494,14 @@ def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: st
 
 def test_a_name_is_an_error_if_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_directory, "list_agent_addresses", list)
-    with pytest.raises(NotFoundError, match="there is no published data set 'x' on this host; nothing is published"):
+    with pytest.raises(NotFoundError) as problem:
         bs.open_published("x")
+    assert str(problem.value) == (
+        "there is no published data set 'x' on this host: none with this name or ID was published lately, or it has "
+        "ended with its application or host agent; nothing is published"
+    )
+
+
+def test_the_error_for_a_name_that_is_not_a_uri_has_the_function_for_published_names() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"found 'features'.* for a name that was published, .*open_pub"):
+        bs.connect("features")

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import bowstring as bs
-from bowstring.datasets import EpochReader, PublishedDataset
+from bowstring.datasets import EpochReader, PublishedDataset, published_dataset
 from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError, ResourceError
 from bowstring.sharing import ServerOptions, stored_parts
 from bowstring.sharing.agent import directory as agent_directory
@@ -153,14 +153,33 @@ def test_readers_of_a_name_that_is_replaced_get_the_old_or_the_new_rows(token: s
 
 @pytest.mark.usefixtures("token")
 def test_one_data_set_remains_of_several_that_replace_each_other_at_once() -> None:
-    kept = bs.publish(TABLE, name="model")
     bs.publish(TABLE, name="model")
+    other = bs.publish(TABLE, name="other")
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda _: bs.publish(TABLE, name="model", replace=True), range(8)))
-    ids = [summary.id for summary in bs.published() if summary.name == "model"]
-    assert (len(ids), ids[1]) == (2, kept.id)  # only the newest of the name is replaced
-    bs.unpublish(ids[0])
-    kept.close()
+    assert sorted(summary.name for summary in bs.published() if summary.name in ("model", "other")) == [
+        "model",
+        "other",
+    ]
+    bs.unpublish("model")
+    other.close()
+
+
+PUBLISH_AND_DIE = f"""{SETUP}
+import os, signal
+from bowstring.datasets import publication
+publication.end_predecessors = lambda dataset: os.kill(os.getpid(), signal.SIGKILL)
+bs.publish(bs.table({{"a": [0]}}), name="model", replace=True)
+"""
+
+
+def test_data_sets_of_processes_that_were_killed_while_replacing_are_replaced_by_the_next(token: str) -> None:
+    for _ in range(3):
+        with PythonProcess(PUBLISH_AND_DIE, token=token) as killed:
+            assert killed.process.wait(60) == -signal.SIGKILL
+    assert [summary.name for summary in bs.published()].count("model") == 3
+    with bs.publish(TABLE, name="model", replace=True) as dataset:
+        assert [summary.id for summary in bs.published() if summary.name == "model"] == [dataset.id]
 
 
 def test_a_data_set_of_another_agent_is_replaced_too() -> None:
@@ -250,6 +269,28 @@ def test_opening_while_an_agent_is_stopped_is_an_error_after_one_time_out(token:
             os.kill(pid, signal.SIGCONT)
         assert elapsed_s >= 1
         assert bs.open_published("stopped").read_all() == TABLE
+
+
+def test_closing_while_the_agent_is_stopped_is_an_error_that_says_what_remains(
+    token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(published_dataset, "DROP_TIMEOUT_S", 0.2)
+    dataset = bs.publish(TABLE, name="stopped", ttl_s=3600)
+    with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+        pid = agent.status()["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        remains = (
+            rf"its memory remains until 20.* UTC; bowstring.unpublish\('{dataset.id}'\) frees it: host agent: .* 0.2 s"
+        )
+        with pytest.raises(DeadlineError, match=f"data set {dataset.id}: could not be closed: {remains}"):
+            dataset.close()
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert dataset.is_closed
+    assert bs.open_published("stopped").read_all() == TABLE
+    dataset.close()
+    assert "stopped" not in [summary.name for summary in bs.published()]
 
 
 WRONG_NUMBERS: dict[str, tuple[Callable[[PublishedDataset, Any], object], str]] = {

@@ -412,15 +412,41 @@ def test_integers_of_numpy_are_arguments() -> None:
 def test_a_state_of_another_order_or_of_no_reader_is_an_error() -> None:
     reader = EpochReader(table_of(30), 4, seed=2)
     state = reader.state_dict()
-    others = {"version": 1, "num_rows": 31, "parts": "", "batch_rows": 5, "seed": 3, "window_rows": 9, "epoch": -1}
-    others["next_batch"] = 1 << 63
+    others = {"version": 2, "num_rows": "30", "num_parts": True, "parts": "", "row_selection": ["x > 5"]}
+    others |= {"batch_rows": 5, "seed": 3, "window_rows": 9, "epoch": -1, "next_batch": 1 << 63}
+    assert list(others) == list(state)
     for name, value in others.items():
-        with pytest.raises(InvalidDataError, match=name.replace("next_batch", "batch")):
+        with pytest.raises(InvalidDataError, match="other data" if name in ("parts", "row_selection") else name):
             reader.load_state_dict({**state, name: value})
         with pytest.raises(InvalidDataError, match=f"expected '{name}'"):
             reader.load_state_dict({key: other for key, other in state.items() if key != name})
     for name, value in (("epoch", True), ("next_batch", 1.0)):
-        with pytest.raises(InvalidDataError, match="expected a position"):
+        with pytest.raises(InvalidDataError, match=f"state: {name}: expected an integer of 0 or more, found {value}"):
             reader.load_state_dict({**state, name: value})
+    with pytest.raises(InvalidDataError, match="state: version: expected 3, as of this reader, found 2"):
+        reader.load_state_dict({"version": 2, "parts": state["parts"]})
     assert reader.state_dict() == state
     assert "30 rows shuffled with seed 2, in batches of 4: rank 0 of 1, at batch 0 of epoch 0" in repr(reader)
+
+
+def test_a_state_of_other_data_names_their_rows_and_parts(tmp_path: Path) -> None:
+    folder = FileFolder(tmp_path, {str(length): table_of(length) for length in (100, 130, 70, 200)})
+
+    def create(*lengths: int) -> EpochReader:
+        return EpochReader(dataset_of(folder, {str(length): length for length in lengths}), 4, seed=2)
+
+    state = json.loads(json.dumps(create(130, 70).state_dict()))
+    create(130, 70).load_state_dict(state)
+    for lengths, difference in (
+        ((200,), "200 rows in 2 parts, not 200 rows in 1 part"),
+        ((70, 130), "200 rows in 2 parts of other lengths"),
+        ((100, 70), "200 rows in 2 parts, not 170 rows in 2 parts"),
+    ):
+        with pytest.raises(InvalidDataError, match=f"^state: this checkpoint belongs to other data: {difference}$"):
+            create(*lengths).load_state_dict(state)
+    selected = {**state, "num_rows": 90, "row_selection": ["x > 5"]}
+    difference = r"90 rows in 2 parts \(\['x > 5'\]\), not 200 rows in 2 parts"
+    with pytest.raises(InvalidDataError, match=difference):
+        create(130, 70).load_state_dict(selected)
+    many = Dataset("many", bs.schema({"x": "int8"}), [DatasetPart(7, 7, ())] * 10_000)
+    assert len(json.dumps(EpochReader(many, 4).state_dict())) < 300

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import bowstring as bs
+from bowstring.datasets import EpochReader
 from bowstring.datasets.manifest import Manifest, ManifestEntry, try_create_manifest
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
 from bowstring.io.range_source import RangeSource
@@ -58,6 +61,21 @@ def test_parts_have_the_lengths_of_lists_by_the_statistics_of_files_or_by_readin
     assert lengths == [(), (), ((1, ((0, 2),)),), ((1, ((2, 2),)),)]
     with bs.serve({"lists": bs.Table.from_batches(batches)}) as server:
         assert bs.dataset(server.uri("lists")).parts[0].list_lengths == ((1, ((0, 2),)),)
+
+
+def test_names_that_are_not_utf8_are_read_in_any_form(tmp_path: Path) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/\xff%41")
+    os.mkdir(folder)
+    path = write_numbers(Path(folder, os.fsdecode(b"\xe9.arrow")), 1, 2)
+    for source in (str(path), path, [path], folder, Path(folder), f"{folder}/*.arrow"):
+        described = bs.dataset(source)
+        assert described.parts[0].locations == (f"file://{tmp_path}/%FF%2541/%E9.arrow",)
+        assert described.read_all()["x"].to_pylist() == [1, 2]
+        assert bs.dataset(json.loads(json.dumps(described.to_json()))) == described
+        assert pickle.loads(pickle.dumps(described)) == described
+    assert bs.dataset(described.parts[0].locations[0]).parts == described.parts
+    for described_or_path in (path, described):
+        assert [rows["x"].tolist() for rows in EpochReader(described_or_path, batch_rows=2, seed=None)] == [[1, 2]]
 
 
 def test_a_folder_is_described_by_its_manifest_or_its_files(tmp_path: Path) -> None:

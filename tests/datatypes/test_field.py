@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.errors import InvalidArgumentError
+from bowstring.datatypes.schema import LazyFields, Schema
+from bowstring.errors import InvalidArgumentError, NotFoundError
 
 SCHEMA = bs.schema([("a", bs.int8()), bs.field("b", bs.string(), nullable=False), ("a", bs.bool_())], {"k": "v"})
 
@@ -19,6 +21,64 @@ def test_a_schema_contains_its_names_and_fields() -> None:
     assert "c" not in schema
     assert bs.field("b", bs.string()) in schema
     assert bs.field("b", bs.int8()) not in schema
+
+
+class CountingFields(LazyFields):
+    """Fields that count the searches for a name, each of which may take as long as reading all names."""
+
+    def __init__(self, names: list[str]) -> None:
+        self._names = names
+        self.num_searches = 0
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    @property
+    def names(self) -> list[str]:
+        return self._names
+
+    def indices_of(self, name: str) -> list[int]:
+        self.num_searches += 1
+        return [index for index, other in enumerate(self._names) if other == name]
+
+    def field_at(self, index: int) -> bs.Field:
+        return bs.field(self._names[index], "int8")
+
+    def all_fields(self) -> tuple[bs.Field, ...]:
+        return tuple(map(self.field_at, range(len(self))))
+
+
+@pytest.mark.parametrize(
+    "look_up_all",
+    [
+        lambda schema, names: schema.select(names),
+        lambda schema, names: [schema.field(name) for name in names],
+        lambda schema, names: [schema.get_field_index(name) for name in names],
+        lambda schema, names: [schema.get_all_field_indices(name) for name in names],
+        lambda schema, names: [name in schema for name in names],
+        lambda schema, names: [f"no {name}" in schema for name in names],
+        lambda schema, names: [schema.get_all_field_indices("twice") for _ in names],
+    ],
+)
+def test_looking_up_many_names_does_not_search_for_each(look_up_all: Callable[[bs.Schema, list[str]], object]) -> None:
+    names = [f"c{i}" for i in range(1000)]
+    fields = CountingFields([*names, "twice", "twice"])
+    look_up_all(Schema(fields), names)
+    assert fields.num_searches < 20
+
+
+def test_names_are_found_the_same_after_many_others() -> None:
+    names = [f"c{i}" for i in range(100)]
+    schema = bs.schema([(name, "int8") for name in ["twice", *names, "twice", ""]])
+    assert schema.resolve_indices(names) == list(range(1, 101))
+    assert (schema.get_all_field_indices("twice"), schema.get_all_field_indices("none")) == ([0, 101], [])
+    assert (schema.get_field_index("twice"), schema.get_field_index("none"), schema.index("")) == (-1, -1, 102)
+    assert "none" not in schema
+    schema.get_all_field_indices("twice").clear()  # a list of its own
+    with pytest.raises(NotFoundError, match=r"2 columns are called 'twice' \(at \[0, 101\]\)"):
+        schema.index("twice")
+    with pytest.raises(NotFoundError, match="no column is called 'none'"):
+        schema.index("none")
 
 
 def test_changed_fields_are_new_objects() -> None:

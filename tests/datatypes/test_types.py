@@ -173,3 +173,62 @@ def test_metadata_of_fields_is_compared_only_on_request() -> None:
     assert deep[0].equals(deep[1])
     assert not deep[0].equals(deep[1], check_metadata=True)
     assert deep[1].equals(bs.dictionary(bs.int8(), bs.struct([("x", marked)])), check_metadata=True)
+
+
+@pytest.mark.parametrize(
+    ("type_", "renamed"),
+    [
+        (bs.list_("int8"), bs.list_(bs.field("l", "int8"))),
+        (bs.large_list("int8"), bs.large_list(bs.field("l", "int8"))),
+        (bs.list_view("int8"), bs.list_view(bs.field("l", "int8"))),
+        (bs.large_list_view("int8"), bs.large_list_view(bs.field("l", "int8"))),
+        (bs.list_("int8", 2), bs.list_(bs.field("l", "int8"), 2)),
+        (bs.map_("string", "int8"), bs.map_(bs.field("k", "string"), bs.field("v", "int8"))),
+        (bs.run_end_encoded("int32", "int8"), bs.run_end_encoded("int32", bs.field("v", "int8"))),
+        (bs.struct([("x", bs.list_("int8"))]), bs.struct([("x", bs.list_(bs.field("l", "int8")))])),
+    ],
+    ids=str,
+)
+def test_names_of_the_children_of_lists_maps_and_runs_are_kept_but_not_compared(
+    type_: bs.DataType, renamed: bs.DataType
+) -> None:
+    assert type_ == renamed
+    assert hash(type_) == hash(renamed)
+    assert type_.equals(renamed)
+    assert not type_.equals(renamed, check_metadata=True)
+    pa_types = [pa.field(bs.field("", each)).type for each in (type_, renamed)]
+    assert pa_types[0] == pa_types[1]
+    arrays = [bs.nulls(1, each) for each in (type_, renamed)]  # of both types, though one is cached
+    assert [str(array.type) for array in arrays] == [str(type_), str(renamed)]
+    assert arrays[0] == arrays[1]
+    assert str(arrays[0].cast(renamed).type) == str(renamed)
+    assert bs.concat_arrays(arrays).null_count + (2 * isinstance(type_, t.RunEndEncoded)) == 2
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        bs.list_("int16"),
+        bs.list_(bs.field("item", "int8", nullable=False)),
+        bs.large_list("int8"),
+        bs.list_view("int8"),
+        bs.list_("int8", 2),
+        bs.struct({"item": "int8"}),
+    ],
+    ids=str,
+)
+def test_lists_of_other_kinds_types_sizes_and_nullability_differ(other: bs.DataType) -> None:
+    assert bs.list_("int8") != other
+    assert bs.list_("int8", 3) != other
+    assert bs.struct({"i": "int8"}) != other
+
+
+def test_maps_whose_keys_have_other_names_have_equal_values() -> None:
+    types = bs.map_("string", "int8"), bs.map_(bs.field("k", "string"), bs.field("v", "int8"))
+    plain, renamed = (bs.array([{"a": 1}, None, {"b": 2, "c": 3}], type_) for type_ in types)
+    assert plain == renamed
+    assert plain != bs.array([{"a": 1}, None, {"b": 2, "c": 4}], types[1])
+    assert bs.chunked_array([plain, renamed]).unique().to_pylist() == plain.to_pylist()
+    lists = [bs.array([[{"a": 1}]], bs.list_(type_)) for type_ in types]
+    assert lists[0] == lists[1]
+    assert bs.table({"m": plain}) == bs.table({"m": renamed})

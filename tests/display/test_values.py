@@ -3,9 +3,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bowstring as bs
+from bowstring.datatypes.canonical.timestamp_with_offset import TimestampWithOffset
 from bowstring.display.printable_text import display_width
 from bowstring.display.values import MAX_VALUE_WIDTH, format_value, format_values
 from bowstring.inspection.formatting import format_json_line, iterate_rows
@@ -138,6 +140,17 @@ def test_a_float_has_the_fewest_digits_that_identify_it(name: str) -> None:
         "struct": '{"a": {"x": 1.1}}',
         "map": '{"a": [["a", 1.1]]}',
     }.get(name, '{"a": 1.1}')
+
+
+def test_a_year_has_at_least_four_digits() -> None:
+    days = bs.array([np.datetime64(day) for day in ("-0005-02-03", "-0999-12-31", "0000-01-01")], "date32")
+    assert repr(days).endswith("\n[-0005-02-03, -0999-12-31, 0000-01-01]")
+    batch = bs.record_batch({"day": days[:1], "at": days[:1].cast("timestamp[s]")})
+    assert [format_json_line(batch.column_names, row) for row in iterate_rows(batch)] == [
+        '{"day": "-0005-02-03", "at": "-0005-02-03T00:00:00"}'
+    ]
+    local = TimestampWithOffset(np.datetime64("-0005-02-03T00:00", "s"), 60)
+    assert format_json_line(["at"], [local]) == '{"at": "-0005-02-03T01:00:00+01:00"}'
 
 
 def test_a_scalar_has_the_fewest_digits() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -13,6 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import bowstring as bs
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import import_chunked_array
 from bowstring.arrays.record_batch import RecordBatch, import_batch, import_stream
@@ -248,3 +250,14 @@ def test_numpy_values_are_exported_without_a_copy() -> None:
 
     values = np.arange(100, dtype=np.float64)
     assert pa.array(bs.array(values)).buffers()[1].address == values.__array_interface__["data"][0]
+
+
+def test_a_list_of_duckdb_concatenates_with_others_and_keeps_its_name_in_files(tmp_path: Path) -> None:
+    relation: Any = duckdb.sql("SELECT [1, 2] AS a")
+    theirs = bs.table(relation)
+    ours = bs.table({"a": bs.array([[3]], bs.list_("int32"))})
+    assert str(theirs["a"].type) == "list<l: int32>"  # DuckDB's name; pyarrow's is "item"
+    both = bs.concat_tables([theirs, ours]).combine_chunks()
+    assert both["a"].to_pylist() == [[1, 2], [3]]
+    bs.write_table(both, tmp_path / "both.arrow")
+    assert str(bs.read_table(tmp_path / "both.arrow")["a"].type) == "list<l: int32>"

@@ -360,10 +360,387 @@ t.join(t, "a", join_type="inner").sort_by("a")
 t.slice(0, 1).join_asof(t.slice(1, 1), "a", "b", 1, right_on="a", right_by="b").num_rows
 """
 
+EVERYDAY = """
+pa.array([1, 2, None], from_pandas=True)
+pa.array([1.0, float("nan")], from_pandas=True)
+pa.array(np.array([1.0, np.nan]), from_pandas=True)
+pa.array(np.array([1.0, np.nan]), from_pandas=False)
+pa.array(np.array(["a", None, np.nan], dtype=object), from_pandas=True)
+pa.array([1.7], pa.int64(), safe=False)
+pa.array(np.array([1.7, 2.2]), pa.int64(), safe=False)
+pa.array(np.array([300]), pa.int8(), safe=False)
+pa.array((x for x in range(3)), size=3)
+pa.array(iter([1, 2, 3]))
+pa.array([1, 2], pa.int8(), size=2)
+pa.array([4.0], pa.int64())
+pa.array([4.0, None], pa.int32())
+pa.array([dt.datetime(2024, 2, 29, 12)], pa.date32())
+pa.array([dt.datetime(2024, 2, 29, 12)], pa.date64())
+pa.array([dt.timedelta(1, 2)], pa.month_day_nano_interval())
+pa.array([(1, 15, 30)], pa.month_day_nano_interval())
+pa.array([[("x", 1), ("y", "a")]], pa.struct([("x", pa.int8()), ("y", pa.string())]))
+pa.array([(1, "a")], pa.struct([("x", pa.int8()), ("y", pa.string())]))
+pa.array(["a", "b"], pa.binary())
+pa.array([b"a", b"b"], pa.string())
+pa.array(["ab"], pa.binary(2))
+pa.array([b"a"], pa.large_string())
+pa.array(["a"], pa.large_binary())
+pa.array([b"a", "b"])
+pa.array(["a", "b"], pa.binary_view())
+pa.array([b"a"], pa.string_view())
+pa.array([np.True_, np.False_])
+pa.array([1, 2], pa.float32())
+pa.array([1, 2], pa.float16())
+pa.array([1, 2], pa.decimal128(5, 2))
+pa.array([decimal.Decimal("1.00")], pa.int64())
+pa.array([1, 1.5])
+pa.array([1, None, 2.5], pa.float64())
+pa.array([np.int32(3), np.int32(4)])
+pa.array([np.float32(3)])
+pa.array([np.datetime64("2024-01-01T00:00:01")])
+pa.array([np.timedelta64(5, "s")])
+pa.array([pd.Timestamp("2024-01-01", tz="UTC")])
+pa.array([pd.Timedelta(1, "s")])
+pa.array([0, 1], pa.timestamp("us"))
+pa.array([0, 1], pa.date32())
+pa.array([0, 1], pa.time32("s"))
+pa.array([0, 1], pa.duration("ms"))
+pa.array([dt.time(1, 2, 3)], pa.time32("s"))
+pa.array([dt.time(1, 2, 3)])
+pa.array([dt.datetime(2024, 1, 1, tzinfo=dt.timezone.utc)], pa.timestamp("us"))
+pa.array([dt.datetime(2024, 1, 1)], pa.timestamp("us", "UTC"))
+pa.array([dt.timedelta(seconds=1)], pa.duration("s"))
+pa.array(["2024-01-01"], pa.string()).cast(pa.date32())
+pa.array([{"a": 1}, None], pa.map_(pa.string(), pa.int64()))
+pa.array([[("a", 1)], None], pa.map_(pa.string(), pa.int64()))
+pa.array([{"key": "a", "value": 1}], pa.struct([("key", pa.string()), ("value", pa.int64())]))
+pa.array([[{"key": "a", "value": 1}]], pa.map_(pa.string(), pa.int64()))
+pa.array([[1, 2], [3]], pa.list_(pa.int8()))
+pa.array([(1, 2), (3,)])
+pa.array([{1}, {2}])
+pa.array([np.array([1, 2]), None])
+pa.array([[1.0, 2.0]], pa.list_(pa.int32()))
+pa.array([[1, 2]], pa.list_(pa.float32(), 2))
+pa.array([[1, 2]], pa.large_list(pa.int64()))
+pa.array([[1, 2]], pa.list_view(pa.int64()))
+pa.array([pa.scalar(1), pa.scalar(2)])
+pa.array(np.array([pa.scalar(1), None], dtype=object))
+pa.array([{"x": pa.scalar(1)}])
+pa.array(t["a"])
+pa.array(a, pa.float64())
+pa.array(a, pa.int64())
+pa.array(a, "string")
+pa.array(pd.Series([1, 2]), pa.float64())
+pa.array(pd.Series([1.0, None]), from_pandas=True)
+pa.array(pd.Series([1.0, None]), from_pandas=False)
+pa.array(pd.Categorical(["a", "b", "a"]))
+pa.array(pd.Index([1, 2]))
+pa.array(pd.array([1, None], dtype="Int64"))
+pa.array(pd.Series(pd.to_datetime(["2024-01-01", None])))
+pa.array(np.array(["a", "bc"]))
+pa.array(np.array([b"a", b"bc"]))
+pa.array(np.array([1, 2], dtype="uint8"), pa.int32())
+pa.array(np.array([1, 2]), pa.float64())
+pa.array(np.array([1.0, 2.0]), pa.int64())
+pa.array(np.array([1, 0]), pa.bool_())
+pa.array(np.array(["2024-01-01"], "M8[D]"))
+pa.array(np.array(["2024-01-01"], "M8[D]"), pa.timestamp("us"))
+pa.array(np.array(["2024-01-01"], "M8[s]"), pa.date32())
+pa.array(np.array([1, 2], "m8[s]"))
+pa.array(np.array(["a", None], dtype=object))
+pa.array(np.array([[1, 2], [3, 4]]).tolist())
+pa.array(list(np.array([[1, 2], [3, 4]])))
+pa.array(np.array([True, False]))
+pa.array([1, 2, 3], mask=[False, True, False])
+pa.array([1, 2, 3], mask=pa.array([False, True, False]))
+pa.array(["a", "b"], pa.dictionary(pa.int32(), pa.string()))
+pa.array([1, 1, 2], pa.run_end_encoded(pa.int32(), pa.int64()))
+pa.array([b"0123456789abcdef"], pa.uuid())
+pa.array([None, None])
+pa.array([])
+pa.array([], "int8")
+pa.array({"a": 1}.values())
+pa.array(range(3), pa.int8())
+pa.array(memoryview(b"ab"))
+pa.array(bytearray(b"ab"))
+pa.scalar(4.0, pa.int64())
+pa.scalar(1, pa.float64())
+pa.scalar("a", pa.binary())
+pa.scalar(np.int8(3))
+pa.scalar(dt.datetime(2024, 1, 1)).value
+pa.scalar(dt.date(2024, 1, 1)).value
+pa.scalar(dt.timedelta(1)).value
+pa.scalar(dt.time(1)).value
+pa.scalar("abc").as_buffer().size
+bytes(pa.scalar(b"abc").as_buffer())
+pa.scalar([1, 2]).values
+pa.scalar([1, 2])[0]
+len(pa.scalar([1, 2]))
+list(pa.scalar([1, 2]))
+pa.scalar({"x": 1})["x"]
+pa.scalar({"x": 1, "y": "a"})[1]
+list(pa.scalar({"x": 1, "y": "a"}))
+"x" in pa.scalar({"x": 1})
+len(pa.scalar({"x": 1, "y": 2}))
+pa.scalar({"x": 1}).as_py()
+pa.scalar("a", pa.dictionary(pa.int8(), pa.string())).value
+pa.scalar(None).is_valid
+pa.scalar(1) == pa.scalar(1)
+pa.scalar(1).equals(pa.scalar(1))
+hash(pa.scalar(1)) == hash(pa.scalar(1))
+pa.scalar(1).cast("string")
+pa.scalar(1).validate()
+pa.scalar(1) + 1
+pa.scalar(3) - pa.scalar(1)
+-pa.scalar(3)
+a + 1
+a - a
+a * 2
+a / 2
+-a
+abs(a)
+a ** 2
+a + pa.scalar(1)
+a.filter(mask, null_selection_behavior="emit_null")
+a.filter(mask, null_selection_behavior="drop")
+c.filter(mask, null_selection_behavior="emit_null")
+t.filter(mask, null_selection_behavior="emit_null")
+t.filter(mask, null_selection_behavior="drop")
+rb.filter(mask.slice(0, 2), null_selection_behavior="drop")
+a.take([1, None])
+a.take(np.array([0, 1]))
+a.fill_null(pa.scalar(0))
+c.fill_null(pa.scalar(0))
+c.fill_null(0)
+a.to_numpy(False)
+a.to_pandas(integer_object_nulls=True)
+t["a"].to_pandas().name
+t["a"].to_numpy()
+a.dictionary_encode()
+a.sort("descending")
+a.sort(order="ascending", null_placement="at_start")
+a.cast(target_type=pa.float32())
+a.cast(pa.int8(), safe=False)
+c.nbytes
+c.null_count
+c.type
+c.slice(1, 2)
+c.take([0, 2])
+c.unify_dictionaries()
+c.unique()
+c.dictionary_encode()
+c.drop_null()
+c.is_null()
+c.cast("string")
+c.get_total_buffer_size() > 0
+c.equals(c)
+c[::2]
+c[-1]
+c.to_numpy()
+c.to_pylist()
+pa.chunked_array([[1, 2], [3]], type="int8")
+pa.chunked_array([pa.array([], pa.int8())])
+pa.concat_arrays([pa.array([1], pa.int8())])
+len(pa.struct([("x", pa.int8()), ("y", pa.string())]))
+pa.list_(pa.int8()).field(0)
+pa.list_(pa.int8()).num_fields
+pa.map_(pa.string(), pa.int8()).field(0)
+pa.map_(pa.string(), pa.int8()).keys_sorted
+pa.run_end_encoded(pa.int16(), pa.string()).value_type
+pa.dense_union([pa.field("a", pa.int8())]).field(0)
+pa.union([pa.field("a", pa.int8()), pa.field("b", pa.string())], "sparse")
+pa.union([pa.field("a", pa.int8())], mode="dense", type_codes=[5])
+pa.sparse_union([pa.field("a", pa.int8())], type_codes=[3])
+pa.sparse_union([pa.field("a", pa.int8())]).type_codes
+pa.sparse_union([pa.field("a", pa.int8())]).mode
+pa.field(foreign_field)
+pa.field(pa.field("a", pa.int8()), nullable=False)
+pa.field("a", type=pa.int8(), metadata={b"k": b"v"}).remove_metadata()
+struct == pa.struct({"x": "int8", "y": "string"})
+pa.list_(pa.field("l", pa.int8())) == pa.list_(pa.int8())
+pa.concat_arrays([pa.array([[1]], pa.list_(pa.field("l", pa.int64()))), pa.array([[2]])])
+pa.concat_tables([pa.table({"a": pa.array([[1]], pa.list_(pa.field("l", pa.int64())))}), pa.table({"a": [[2]]})])
+pa.array([[1]], pa.list_(pa.field("l", pa.int64()))) == pa.array([[1]])
+pa.int8().bit_width
+pa.int8() in (pa.int8(), pa.int16())
+pa.timestamp("us", "Europe/Riga").tz
+pa.time64("us").unit
+pa.duration("ms").unit
+pa.decimal32(5, 1).bit_width
+pa.decimal64(5, 1).bit_width
+pa.date32().to_pandas_dtype()
+pa.string().to_pandas_dtype()
+pa.types.is_floating(pa.float16())
+pa.types.is_temporal(pa.date32())
+pa.types.is_primitive(pa.int8())
+pa.types.is_large_list(pa.large_list(pa.int8()))
+pa.types.is_struct(struct)
+pa.types.is_null(pa.null())
+schema.pandas_metadata
+pa.Table.from_pandas(pd.DataFrame({"a": [1]})).schema.pandas_metadata["columns"][0]["name"]
+schema.insert(1, pa.field("c", pa.int8()))
+schema.equals(schema, check_metadata=True)
+schema.to_string(show_field_metadata=False)
+hash(schema) == hash(schema)
+"a" in schema.names
+schema.field("a").type
+pa.schema([pa.field("a", "int8")], metadata={b"k": b"v"})
+pa.schema(schema)
+pa.schema({"a": "int8", "b": pa.list_(pa.int8())})
+pa.Table.from_arrays([[1, 2], ["a", "b"]], names=["a", "b"])
+pa.Table.from_arrays([np.array([1, 2]), np.array(["a", "b"])], names=["a", "b"])
+pa.Table.from_arrays([[1, 2]], schema=pa.schema([("a", "int8")]))
+pa.Table.from_arrays([pa.array([1, 2])], schema=pa.schema([("a", "int8")]))
+pa.Table.from_arrays([pa.array([1])], ["a"], metadata={"k": "v"}).schema.metadata
+pa.RecordBatch.from_arrays([[1, 2]], ["a"])
+pa.RecordBatch.from_arrays([np.array([1, 2])], ["a"])
+pa.RecordBatch.from_arrays([[1, 2]], schema=pa.schema([("a", "int8")]))
+pa.Table.from_pydict({"a": pa.array([1])}, schema=pa.schema([("a", "int8")]))
+pa.Table.from_pydict({"a": [4.0]}, schema=pa.schema([("a", "int8")]))
+pa.Table.from_pylist([{"a": 1, "b": 2}], schema=pa.schema([("a", "int8")]))
+pa.Table.from_pylist([{"a": 1}], schema=pa.schema([("a", "int8"), ("b", "string")]))
+pa.Table.from_pylist([{"a": 1}], metadata={"k": "v"}).schema.metadata
+pa.table({"a": pa.array([1])}, schema=pa.schema([("a", "int8")]))
+pa.table({"a": np.array([1, 2])})
+pa.table({"a": pd.Series([1, 2])})
+pa.table({"a": t["a"]})
+pa.table([pa.array([1])], schema=pa.schema([("a", "float64")]))
+pa.table({"a": [1]}, metadata={"k": "v"}).schema.metadata
+pa.record_batch([pa.array([1])], names=["a"])
+pa.record_batch([[1, 2]], names=["a"])
+pa.record_batch({"a": pa.array([1])}, schema=pa.schema([("a", "float64")]))
+pa.Table.from_struct_array(pa.array([{"a": 1}]))
+pa.Table.from_batches([], schema=schema)
+t.sort_by([("b", "ascending"), ("a", "descending")])
+t.sort_by([("a", "ascending", "at_start")])
+rb.sort_by("a")
+rb.sort_by([("a", "descending")])
+t.select([0])
+t.select(["b", 0])
+t.column(0)
+t.column(-1)
+t["b"].chunk(0)
+t.drop(["b"])
+t.drop_columns("b")
+t.to_pandas(self_destruct=False)
+t.to_batches(2)
+t.to_reader(2).read_all()
+t.equals(t, check_metadata=True)
+t.group_by("b").aggregate([("a", "sum"), ("a", "max")])
+t.join(t, keys="a", right_suffix="_r").num_rows
+t.schema.names
+t.slice(length=2)
+t.filter(pc.field("a") > 2)
+t.filter(pc.is_in(pc.field("a"), pa.array([1, 3])))
+t.filter(pc.field("a") == pa.scalar(1))
+t.filter(pc.field("b").isin(["x"]))
+t.filter((pc.field("a") > 1) & (pc.field("b") == "x"))
+t.filter(pc.field("a") > pc.mean(t["a"]))
+t.filter(pc.field("a").is_valid())
+t.filter(pc.field("a").cast(pa.float64()) > 1)
+pc.cast(a, options=pc.CastOptions(pa.int8()))
+pc.cast(a, pa.int8())
+pc.is_in(a, options=pc.SetLookupOptions(pa.array([1])))
+pc.index_in(a, value_set=pa.array([1, 3]))
+pc.mean(t["a"])
+pc.max(a).as_py()
+pc.sort_indices(t, sort_keys=[("a", "descending")])
+pc.unique(s)
+pc.count(a, mode="only_null")
+pc.utf8_upper(s)
+pc.match_substring(s, "x")
+pc.replace_substring(s, "x", "z")
+pc.split_pattern(s, "x")
+pc.strftime(pa.array([dt.datetime(2024, 1, 1)]), format="%Y")
+pc.year(pa.array([dt.datetime(2024, 1, 1)]))
+pc.struct_field(structs, "x")
+pc.list_element(lists, 0)
+pc.list_value_length(lists)
+pc.coalesce(a, pa.scalar(0))
+pc.case_when(pc.make_struct(pc.greater(a, 1)), "big", "small")
+pc.choose(pa.array([0, 1]), pa.array([1, 2]), pa.array([3, 4]))
+pc.binary_join_element_wise(s, s, "-")
+pc.cumulative_sum(a)
+pc.rank(a)
+pc.invert(mask)
+pc.any(mask)
+pc.all(mask)
+pc.dictionary_encode(s)
+pc.array_sort_indices(a)
+pc.drop_null(a)
+pc.replace_with_mask(a, mask.fill_null(False), pa.scalar(9))
+write_feather(t, version=2)
+write_feather(t, chunksize=2)
+write_feather(t, compression="uncompressed")
+structs.type.names
+structs.to_pylist()
+maps.to_pylist()
+maps[0]
+coded.type.value_type
+coded.to_pandas()
+coded.cast("string")
+pa.StructArray.from_arrays([[1, 2]], ["x"])
+pa.StructArray.from_arrays([pa.array([1]), pa.array([2])], fields=[pa.field("x", "int64"), pa.field("y", "int64")])
+pa.ListArray.from_arrays([0, 2, 3], [1, 2, 3])
+pa.ListArray.from_arrays(pa.array([0, None, 3]), pa.array([1, 2, 3]))
+pa.LargeListArray.from_arrays([0, 2, 3], pa.array([1, 2, 3]))
+pa.FixedSizeListArray.from_arrays(np.array([1, 2, 3, 4]), 2)
+pa.DictionaryArray.from_arrays([0, 1, None], ["a", "b"])
+pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", "b"]), ordered=True).type.ordered
+pa.MapArray.from_arrays([0, 1, 2], ["a", "b"], [1, 2])
+pa.RunEndEncodedArray.from_arrays([2, 3], ["a", "b"])
+pa.UnionArray.from_sparse(pa.array([0, 1], pa.int8()), [pa.array([1, 2]), pa.array(["a", "b"])])
+pa.ListViewArray.from_arrays(pa.array([0, None], pa.int32()), pa.array([1, 1], pa.int32()), pa.array([1, 2]))
+pa.Array.from_buffers(pa.int32(), 2, [None, int32_buffer])
+pa.Array.from_pandas([1, None])
+pa.Array.from_pandas(np.array([1.0, np.nan]))
+pa.Array.from_pandas(pd.Series([1, 2]), type=pa.int8())
+pa.nulls(2, type=pa.struct([("x", pa.int8())]))
+pa.repeat(pa.scalar(1), 2)
+pa.repeat(1, 3)
+pa.infer_type([1, 2.5])
+pa.infer_type([{"x": 1}])
+pa.infer_type(np.array([1.0, np.nan]), from_pandas=True)
+pa.infer_type([1, None], mask=np.array([True, False]))
+pa.from_numpy_dtype("int8")
+pa.from_numpy_dtype(np.dtype("U3"))
+pa.from_numpy_dtype(np.float16)
+pa.concat_tables([t, pa.table({"a": [1]})], promote_options="default")
+pa.concat_tables([t, pa.table({"c": [1]})], promote_options="permissive").num_columns
+pa.concat_tables([t, t]).combine_chunks()["a"].num_chunks
+pa.RecordBatchReader.from_batches(t.schema, iter(t.to_batches())).read_all()
+pa.RecordBatchReader.from_stream(t, schema=pa.schema([("a", "int64"), ("b", "large_string")])).read_all()
+rb.to_pylist()
+rb.to_pandas()
+rb.rename_columns(["x", "y"])
+rb.select(["a"])
+rb.add_column(0, "c", [1, 2])
+rb.append_column("c", pa.array([1, 2]))
+rb.set_column(0, "c", [1, 2])
+rb.remove_column(0)
+rb.drop_columns(["a"])
+rb.cast(pa.schema([("a", "float64"), ("b", "string")]))
+rb.take([0])
+rb.equals(rb)
+rb.replace_schema_metadata({"k": "v"}).schema.metadata
+rb.to_struct_array()
+rb.validate()
+rb.nbytes > 0
+rb.num_columns
+rb.column_names
+rb[0]
+rb["a"]
+rb.columns
+rb.field(0)
+rb.itercolumns()
+pa.RecordBatch.from_struct_array(structs)
+pa.RecordBatch.from_pandas(pd.DataFrame({"a": [1]}), preserve_index=False).to_pydict()
+"""
+
 
 EXPRESSIONS = [
     line
-    for section in (CONSTRUCTORS, TYPES, SCHEMAS, FILES, NESTED, ARRAYS, TABLES, COMPUTE)
+    for section in (CONSTRUCTORS, TYPES, SCHEMAS, FILES, NESTED, ARRAYS, TABLES, COMPUTE, EVERYDAY)
     for line in section.strip().splitlines()
 ]
 
@@ -385,6 +762,26 @@ ELSEWHERE = {
     'pa.OSFile(file, "rb")': "bs.open_file(path)",
     "pa.BufferOutputStream()": "io.BytesIO()",
     'pa.py_buffer(b"a")': "bs.open_file(file_bytes)",
+    "pa.read_csv(file)": "bs.read_table(path)",
+    "pa.from_pandas(None)": "bs.table(data)",
+    "pa.bool8()": "it is bs.datatypes.bool8",
+    "pa.is_string(pa.string())": "it is bs.types.is_string",
+    "pa.sum(a)": "it is bs.compute.sum",
+    "ipc.table": "it is bs.table",
+    "pc.summ(a)": "did you mean 'sum'?",
+    "pa.tabel": "did you mean 'table'?",
+    "pa.ArrowInvalid": "bs.errors.InvalidArgumentError is a ValueError",
+    "pa.Int8Array": "all arrays are bs.Array",
+    "pa.TimestampType": "bs.datatypes.Timestamp",
+    "pa.TimestampScalar": "bs.Scalar",
+    "pa.default_memory_pool()": "memory is NumPy's",
+    "pa.show_versions()": "use pyarrow.show_versions",
+    "t.to_polars()": "polars.DataFrame(table)",
+    "t.to_string()": "str(table)",
+    "pa.int8().id": "bs.types.is_string(type)",
+    "schema.add_metadata({})": "schema.with_metadata(",
+    'pa.field("a", "int8").flatten()': "table.flatten()",
+    "t.to_reader().cast(schema)": "batch.cast(schema)",
     "pa.total_allocated_bytes()": "get_total_buffer_size()",
     "pa.cpu_count()": "os.cpu_count()",
 }
@@ -455,6 +852,8 @@ def namespace(library: Any, folder: Path) -> dict[str, Any]:
         "t": import_arrow(TABLE),
         "rb": import_arrow(BATCHES[0]),
         "schema": library.schema([("a", "int64"), ("b", "string")]),
+        "foreign_field": pa.field("f", pa.int8(), nullable=False, metadata={"k": "v"}),
+        "int32_buffer": pa.py_buffer(np.array([1, 2], np.int32)),
         "struct": library.struct([("x", library.int8()), ("y", library.string())]),
         "a": import_arrow(TABLE["a"].combine_chunks()),
         "s": import_arrow(TABLE["b"].combine_chunks()),
@@ -514,6 +913,21 @@ def test_a_name_of_pyarrow_that_is_missing_names_the_way(
     with pytest.raises(AttributeError) as error:
         eval(expression, namespaces["bowstring"])
     assert ELSEWHERE[expression] in str(error.value)
+
+
+def test_every_public_name_of_pyarrow_exists_or_is_explained() -> None:
+    names = [name for name in dir(pa) if not name.startswith("_") and not hasattr(bs, name)]
+    assert len(names) > 200
+    for name in names:
+        with pytest.raises(AttributeError, match=f"'bowstring' has no attribute '{name}': "):
+            getattr(bs, name)
+
+
+def test_names_that_only_tools_look_for_are_not_explained() -> None:
+    with pytest.raises(AttributeError, match=r"'bowstring' has no attribute '__wrapped__'$"):
+        bs.__wrapped__  # type: ignore[attr-defined]  # noqa: B018
+    with pytest.raises(AttributeError, match=r"'bowstring' has no attribute 'zzz'$"):
+        bs.zzz  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_the_missing_names_are_not_attributes_and_do_not_slow_down_the_others() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -168,6 +169,20 @@ def test_whatever_is_requested_the_values_stay_the_same(name: str) -> None:
             back.validate(full=True)
             assert back.type in (array.type, other.type)
             assert back.to_pylist() == expected
+
+
+def test_run_ends_that_are_too_large_for_the_requested_ones_stay_as_they_are() -> None:
+    array = bs.repeat("x", 70_000).run_end_encode()
+    capsules = array.__arrow_c_array__(bs.run_end_encoded("int16", "string").__arrow_c_schema__())
+    assert bs.array(ArrayCapsules(capsules)).type == array.type
+
+
+def test_text_that_is_too_large_for_the_requested_offsets_stays_as_it_is() -> None:
+    size = (1 << 31) + 1  # of zeros, which take no memory until they are read
+    offsets = np.array([0, size // 2, size], np.int64)
+    array = bs.Array.from_buffers("large_string", 2, [None, offsets, np.zeros(size, np.uint8)])
+    capsules = array.__arrow_c_array__(bs.string().__arrow_c_schema__())
+    assert bs.array(ArrayCapsules(capsules)).type == bs.large_string()
 
 
 def test_a_requested_schema_is_not_released() -> None:

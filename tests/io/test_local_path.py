@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import uuid
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import bowstring as bs
 from bowstring.errors import MissingFileError
-from bowstring.io.local_path import Folder, LocalPath, as_folder
+from bowstring.io.local_path import Folder, LocalPath, absolute_path, as_folder
 from bowstring.io.store_path import StorePath, find_relative_name
 
 
@@ -53,6 +55,19 @@ def test_a_file_is_created_once_and_replaced(folder: Folder) -> None:
     assert not path.is_symlink()
 
 
+def test_a_file_that_exists_is_created_though_its_folder_cannot_be_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def reject(path: LocalPath) -> None:
+        raise OSError(errno.EINVAL, "Invalid argument", str(path))  # as some network file systems do for folders
+
+    monkeypatch.setattr(LocalPath, "sync", reject)
+    path = LocalPath(tmp_path / "1.json")
+    assert path.create(b"ours")
+    assert path.read_bytes() == b"ours"
+    assert f"{path}: exists, but may be lost if the host fails: Invalid argument" in caplog.text
+
+
 def test_files_are_listed_below_the_folders_that_are_entered(folder: Folder) -> None:
     for name in ("part", "a=1", "b"):
         assert (folder / name / "x" if name != "part" else folder / name).create(b"")
@@ -84,3 +99,19 @@ def test_folders_of_a_file_system_may_be_missing(tmp_path: Path) -> None:
         (folder / "a" / "b" / "x").create(b"")
     with pytest.raises(FileNotFoundError):
         folder.place("_staging/1", "part")
+
+
+def test_a_relative_path_in_a_working_folder_that_was_removed_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert absolute_path("../a") == f"{tmp_path}/../a"  # ".." of a symbolic link is another folder
+    removed = tmp_path / "removed"
+    removed.mkdir()
+    monkeypatch.chdir(removed)
+    removed.rmdir()
+    assert absolute_path("/a") == "/a"
+    for use in (absolute_path, bs.dataset, lambda path: bs.connect(Path(path))):
+        with pytest.raises(MissingFileError, match=r"^a\.arrow: the working folder was removed$") as problem:
+            use("a.arrow")
+        assert problem.value.filename == "a.arrow"

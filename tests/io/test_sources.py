@@ -228,3 +228,38 @@ def test_a_table_of_a_mapped_file_keeps_no_descriptor(tmp_path: Path) -> None:
     with assert_descriptors_closed(), bs.open_file(path) as reader:
         table = reader.read_all()
     assert table.to_pydict() == {"a": [1, 2, 3]}
+
+
+def test_tables_of_small_files_take_no_mapping_each(tmp_path: Path) -> None:
+    path = tmp_path / "small.arrow"
+    with bs.new_file(path, [("a", "int64")]) as writer:
+        writer.write_table(bs.table({"a": np.arange(1000)}))
+    before = Path("/proc/self/maps").read_text().count("\n")
+    tables = [bs.read_table(path) for _ in range(200)]
+    assert all(table["a"].to_pylist() == list(range(1000)) for table in tables)
+    assert Path("/proc/self/maps").read_text().count("\n") < before + 100
+
+
+MAP_WITHOUT_ADDRESSES = """
+import resource, sys
+import bowstring as bs
+resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+for open_ in (bs.open_file, lambda path: bs.memory.Region.from_file(path).memory):
+    try:
+        open_(sys.argv[1])
+    except bs.errors.ResourceError as error:
+        print(error)
+"""
+
+
+def test_a_file_that_can_not_be_mapped_is_an_error_that_names_the_limit_of_mappings(tmp_path: Path) -> None:
+    path = tmp_path / "large.arrow"
+    with path.open("wb") as file:
+        file.truncate(2 << 30)
+    process = subprocess.run(
+        [sys.executable, "-c", MAP_WITHOUT_ADDRESSES, path], capture_output=True, text=True, timeout=60, check=True
+    )
+    for line in process.stdout.splitlines():
+        assert str(path) in line
+        assert "Cannot allocate memory, or the process has too many mappings (sysctl vm.max_map_count)" in line
+    assert process.stdout.count("\n") == 2

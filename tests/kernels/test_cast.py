@@ -154,6 +154,26 @@ def test_text_is_parsed_as_times_of_day() -> None:
         words.cast(bs.time32("s"))
 
 
+@pytest.mark.parametrize("year", ["-10000", "-9999", "-0999", "-0005", "0000", "0001", "9999", "10000"])
+def test_dates_of_any_year_are_formatted_with_four_digits_or_more_and_parsed_again(year: str) -> None:
+    day = f"{year}-02-28"
+    days = int(np.datetime64(day, "D").astype(np.int64))
+    for type_, units_per_day, text in [
+        (bs.date32(), 1, day),
+        (bs.date64(), 86_400_000, day),
+        (bs.timestamp("s"), 86_400, f"{day} 00:00:00"),
+        (bs.timestamp("us"), 86_400_000_000, f"{day} 00:00:00.000000"),
+        (bs.timestamp("ms", "UTC"), 86_400_000, f"{day} 00:00:00.000Z"),
+        (bs.timestamp("s", "+02:00"), 86_400, f"{day} 02:00:00+0200"),
+    ]:
+        array = bs.array([days * units_per_day], type_)
+        assert array.cast("string").to_pylist() == [text]
+        assert bs.array([text]).cast(type_) == array
+    for invalid in (f"{year}-02-30", f"+{day}", f"{year}-2-28"):
+        with pytest.raises(TypeMismatchError, match="can't parse"):
+            bs.array([invalid]).cast(bs.date32())
+
+
 def test_values_of_null_slots_are_ignored() -> None:
     array = bs.array(np.array([1, 300, 2]), mask=[False, True, False])
     assert array.cast(bs.int8()).to_pylist() == [1, None, 2]

@@ -133,17 +133,20 @@ def test_the_types_are_recognized_whatever_their_nullability_and_the_kind_of_the
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ((0, 2, [2], [1.0]), "the index 2 is not within its vector"),
-        ((0, 2, [-1], [1.0]), "the index -1 is not within its vector"),
+        ((0, 2, [2], [1.0]), "vector 1: the index 2 is not below 2"),
+        ((0, 2, [-1], [1.0]), "vector 1: the index -1 is not below 2"),
         ((0, 2, [0, 1], [1.0]), "vector 1: has 2 indices and 1 values"),
         ((0, -2, [], []), "vector 1: the size -2 is negative"),
+        ((0, None, [0], [1.0]), "vector 1: size: found null"),
+        ((0, 2, None, []), "vector 1: indices: found null"),
+        ((1, None, None, None), "vector 1: values: found null"),
         ((1, -1, 1, [], [], [], False), "matrix 1: the size -1 is negative"),
         ((1, 1, 2, [], [], [1.0], False), "matrix 1: 1 rows and 2 columns do not fit its 1 values"),
         (
             (0, 1, 2, [0, 1], [0], [1.0], False),
             "matrix 1: 1 rows and 2 columns do not fit its 1 values, 1 indices",
         ),
-        ((0, 1, 2, [0, 1, 1], [1], [1.0], False), "the index 1 is not within its matrix"),
+        ((0, 1, 2, [0, 1, 1], [1], [1.0], False), "matrix 1: the index 1 is not below 1"),
         ((0, 1, 2, [0, 2, 1], [0], [1.0], False), "the pointers of a sparse matrix do not ascend from 0"),
         ((0, 1, 2, [0, 0, 0], [0], [1.0], False), "the pointers of a sparse matrix do not ascend from 0"),
         ((0, 1, 2, [1, 1, 1], [0], [1.0], False), "the pointers of a sparse matrix do not ascend from 0"),
@@ -153,6 +156,19 @@ def test_malformed_values_are_invalid_data(row: tuple[Any, ...], message: str) -
     array = bs.array([None, row], VECTOR_TYPE if len(row) == 4 else MATRIX_TYPE)
     with pytest.raises(InvalidDataError, match=message):
         to_lists(array, bs.float64())
+
+
+def test_nulls_in_vectors_are_invalid_data() -> None:
+    fields = {"type": bs.int8(), "size": bs.int32(), "indices": bs.list_("int32"), "values": bs.list_("float64")}
+    good: Any = (0, 3, [0, 1], [1.0, 2.0])
+    for row, name in (
+        ((None, 3, [0], [1.0]), "type"),
+        ((0, 3, [0, None], [1.0, 2.0]), "indices"),
+        ((1, None, None, [1.0, None]), "values"),
+    ):
+        array = bs.array([None, good, row], bs.struct(fields)).slice(1)
+        with pytest.raises(InvalidDataError, match=f"vector 1: {name}: found null"):
+            read_vectors(array)
 
 
 def test_the_zeros_of_a_few_bytes_are_limited() -> None:

@@ -475,10 +475,10 @@ def test_many_values_are_converted_like_single_ones(kind: str, nulls: str) -> No
 @pytest.mark.parametrize(
     ("type_", "value", "stray"),
     [
-        (bs.date32(), date(2020, 1, 1), datetime(2020, 1, 1)),
+        (bs.date32(), date(2020, 1, 1), "2020-01-01"),
         (bs.timestamp("s"), datetime(2020, 1, 1), datetime(2020, 1, 1, 0, 0, 0, 1)),
         (bs.timestamp("ns"), datetime(2020, 1, 1), datetime(2500, 1, 1)),
-        (bs.timestamp("us"), datetime(2020, 1, 1), date(2020, 1, 1)),
+        (bs.timestamp("us"), datetime(2020, 1, 1), "2020-01-01"),
         (
             bs.timestamp("us", "UTC"),
             TIMESTAMPS[0].replace(tzinfo=UTC),
@@ -500,7 +500,12 @@ def test_many_values_are_converted_like_single_ones(kind: str, nulls: str) -> No
         (bs.decimal32(9, 2), Decimal("1.5"), Decimal("-Infinity")),
         (bs.decimal32(9, 2), Decimal("1.5"), 1.5),
         (bs.binary(3), b"abc", b"abcd"),
-        (bs.binary(3), b"abc", "abc"),
+        (bs.binary(3), b"abc", "abcd"),
+        (bs.day_time_interval(), timedelta(1), timedelta(microseconds=1)),
+        (bs.int64(), 1.0, 1.5),
+        (bs.int64(), 1.0, float("nan")),
+        (bs.int64(), 1.0, 2.0**63),
+        (bs.int64(), Decimal(1), Decimal("1.5")),
     ],
     ids=str,
 )
@@ -609,7 +614,8 @@ def test_few_values_are_converted_like_many(kind: str, with_nulls: bool, count: 
         (bs.int64(), [1, True]),
         (bs.float32(), [1.0, "2"]),
         (bs.bool_(), [True, 1]),
-        (bs.string(), ["a", b"b"]),
+        (bs.string(), ["a", b"\xff"]),
+        (bs.binary(), [b"a", "\ud800"]),
         (bs.string(), ["a", "\ud800"]),
         (bs.list_(bs.int8()), [[1], "no"]),
         (bs.list_(bs.int8()), [[1], [300]]),

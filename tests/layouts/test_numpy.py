@@ -179,7 +179,12 @@ def test_a_mask_marks_nulls() -> None:
     [
         (np.array([300]), bs.int8()),
         (np.array([-1]), bs.uint64()),
-        (np.array([1.0]), bs.int64()),
+        (np.array([1.5]), bs.int64()),
+        (np.array([np.nan]), bs.int64()),
+        (np.array([2.0**63]), bs.int64()),
+        (np.array([2.0**64]), bs.uint64()),
+        (np.array([-1.0]), bs.uint64()),
+        (np.array([np.inf], np.float16), bs.int64()),
         (np.array([True]), bs.int8()),
         (np.array([(1 << 53) + 1]), bs.float64()),
         (np.array(["2020-01-01T01"], "M8[h]"), bs.date32()),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 from array import array
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -254,26 +254,28 @@ def test_the_error_names_the_first_invalid_value_and_its_index() -> None:
     ("type_", "value"),
     [
         (bs.int8(), True),
-        (bs.int64(), 1.0),
+        (bs.int64(), 1.5),
+        (bs.int64(), float("inf")),
         (bs.float64(), True),
         (bs.float64(), (1 << 53) + 1),
         (bs.float32(), (1 << 24) + 1),
         (bs.bool_(), 1),
-        (bs.string(), b"x"),
-        (bs.binary(), "x"),
+        (bs.string(), b"\xff"),
+        (bs.binary(), "\ud800"),
         (bs.binary(), memoryview(array("i", [1, 2]))),
         (bs.binary(8), memoryview(array("i", range(8)))),
         (bs.binary(2), b"abc"),
         (bs.decimal32(3, 1), "123.4"),
         (bs.decimal32(3, 1), "1.23"),
         (bs.decimal128(38, 0), "NaN"),
-        (bs.date32(), datetime(2020, 1, 1)),
         (bs.time32("s"), datetime(2020, 1, 1, 1, 2, 3, 4).time()),
         (bs.timestamp("s"), datetime(2020, 1, 1, 1, 2, 3, 4)),
         (bs.timestamp("ns"), datetime(9999, 1, 1)),
         (bs.timestamp("ns"), np.datetime64("9999-01-01", "s")),
         (bs.timestamp("s"), np.datetime64("NaT", "s")),
         (bs.timestamp("s"), np.timedelta64(1, "s")),
+        (bs.duration("us"), timedelta(days=200_000_000)),
+        (bs.duration("ns"), timedelta(days=200_000)),
         (bs.month_interval(), True),
         (bs.day_time_interval(), (1.5, 2)),
         (bs.day_time_interval(), (1 << 40, 2)),
@@ -313,14 +315,14 @@ def test_a_union_stores_a_value_in_the_member_of_its_type() -> None:
     assert array.buffer_values(0).tolist() == [1, 0, 2, 0, 1]
     assert [type(value) for value in array.to_pylist()] == [int, float, str, type(None), int]
     with pytest.raises(bs.errors.TypeMismatchError, match="does not fit any of the types"):
-        bs.array([b"x"], union)
+        bs.array([b"\xff"], union)
 
 
 def test_timestamps_beyond_python_s_range_become_numpy_values() -> None:
     for type_, units in [
         (bs.timestamp("s"), 1 << 40),
         (bs.timestamp("ns"), 1),
-        (bs.duration("s"), 10**13),
+        (bs.duration("s"), 10**14),
         (bs.duration("s"), (1 << 63) - 1),
         (bs.duration("ns"), 1),
         (bs.date64(), 1),
@@ -331,6 +333,28 @@ def test_timestamps_beyond_python_s_range_become_numpy_values() -> None:
         assert isinstance(value, np.datetime64 | np.timedelta64), type_
         assert int(value.astype(np.int64)) == units
         assert bs.array([value], type_).equals(bs.array([units], type_))
+
+
+@pytest.mark.parametrize("unit", ["s", "ms"])
+def test_a_duration_of_seconds_or_milliseconds_has_the_range_of_pythons(unit: Any) -> None:
+    second = timedelta(seconds=1)
+    for value in (timedelta.min, timedelta(days=200_000_000), timedelta(days=106_751_992), timedelta.max - second / 2):
+        whole = value - value % second
+        for values in ([whole], [None, whole, second]):
+            assert bs.array(values, bs.duration(unit)).to_pylist() == values
+
+
+@pytest.mark.parametrize("numpy_unit", ["Y", "M", "generic"])
+def test_durations_without_a_fixed_length_are_rejected(numpy_unit: str) -> None:
+    values = np.array([3], f"m8[{numpy_unit}]")
+    for type_ in (bs.duration("s"), bs.time64("us")):
+        for source in (values, list(values)):
+            with pytest.raises(bs.errors.TypeMismatchError, match="has no fixed length: convert it to s, ms, us or ns"):
+                bs.array(source, type_)
+    no_values = np.array(["NaT"], values.dtype)
+    assert bs.array(no_values, bs.duration("s")).to_pylist() == [None]
+    assert bs.array(np.array([1], "m8[W]"), bs.duration("s")).to_pylist() == [timedelta(weeks=1)]
+    assert bs.array(np.array([1], "M8[M]"), bs.date32()).to_pylist() == [date(1970, 2, 1)], "months of dates are exact"
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])

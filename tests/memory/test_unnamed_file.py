@@ -11,9 +11,9 @@ import pytest
 
 from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError
 from bowstring.memory.region import Region
-from bowstring.memory.unnamed_file import is_in_memory, open_unnamed_file, order_folders
+from bowstring.memory.unnamed_file import find_folders, is_in_memory, open_unnamed_file, temporary_folder
 from bowstring.testing.descriptors import assert_descriptors_closed
-from tests.small_disk import run_on_4_mb
+from tests.small_disk import run_on_4_mb, run_on_read_only_files
 
 SPILL_ON_4_MB = """
 import os, sys
@@ -137,11 +137,34 @@ def test_a_folder_whose_files_have_another_owner_is_skipped(tmp_path: Path, monk
 def test_folders_on_a_disk_come_before_those_in_memory(tmp_path: Path) -> None:
     if not is_in_memory("/dev/shm") or is_in_memory(str(tmp_path)):
         pytest.skip("requires a file system in memory, and one on a disk")
-    on_disk = str(tmp_path)
-    assert order_folders([["/dev/shm", on_disk, "/missing"], ["/var/tmp"]]) == [on_disk]
-    assert order_folders([["/dev/shm"], [on_disk]]) == [on_disk]
-    assert order_folders([["/dev/shm"], []]) == ["/dev/shm"]
-    assert order_folders([[], []]) == []
+    assert find_folders(["/dev/shm", str(tmp_path), "/missing"]) == [str(tmp_path)]
+    others = find_folders()
+    assert set(others) == {temporary_folder(), "/var/tmp"}
+    if not is_in_memory(others[0]):
+        assert find_folders(["/dev/shm"]) == find_folders(["/missing"]) == others
+
+
+FIND_FOLDERS = """
+from bowstring.errors import ResourceError
+from bowstring.memory.unnamed_file import find_folders, open_unnamed_file, temporary_folder
+print(find_folders(), find_folders(["/dev/shm", "/home"]))
+for find in (temporary_folder, lambda: open_unnamed_file([])):
+    try:
+        find()
+    except ResourceError as error:
+        print(error)
+"""
+
+
+def test_without_a_writable_folder_for_temporary_files_the_preferred_ones_remain() -> None:
+    process = run_on_read_only_files("-c", FIND_FOLDERS)
+    assert process.returncode == 0, process.stderr
+    folders, *errors = process.stdout.splitlines()
+    assert folders == "[] ['/dev/shm']"
+    assert len(errors) == 2
+    for error in errors:
+        assert "no folder for temporary files is writable" in error
+        assert error.endswith("set TMPDIR")
 
 
 def test_an_unnamed_file_ends_with_its_process(tmp_path: Path) -> None:

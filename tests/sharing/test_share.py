@@ -470,7 +470,7 @@ else:
     send("no error")
 """
     text, left = run_python(code)
-    assert "cannot be written: File too large for `ulimit -f`" in text
+    assert re.match("region 'share-.*': cannot be written: File too large for `ulimit -f`", text)
     assert left == []
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
+from bowstring.arrays.arithmetic import Arithmetic
 from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import as_type
 from bowstring.datatypes.types import (
@@ -27,8 +28,9 @@ from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchEr
 from bowstring.interop import buffer_protocol, c_data, dlpack
 from bowstring.interop.device_arrays import to_host
 from bowstring.interop.pandas import series_to_column, to_series
+from bowstring.interop.pyarrow_arrays import array_from_pyarrow, array_to_pyarrow
 from bowstring.kernels import cast, encode, lists, nulls, sort
-from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.sort import NullPlacement, Order
 from bowstring.kernels.unify_dictionaries import concat_and_unify
 from bowstring.layouts.base import ArrayData, Indices, Values
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
 
 
 @explain_missing_attributes
-class Array(ArrayData):
+class Array(Arithmetic, ArrayData):
     """A sequence of `length` values of one data type; immutable.
 
     Created by `bowstring.array`, by readers, or from buffers by `Array.from_buffers`. Indexing returns Python values;
@@ -85,6 +87,12 @@ class Array(ArrayData):
                     dictionary = dictionaries[id(data.dictionary)] = cls.from_array_data(data.dictionary, dictionaries)
         return cls(data.layout, data.length, data.own_buffers, children, dictionary, data.known_null_count, data.offset)
 
+    def _to_pyarrow(self) -> Any:
+        return array_to_pyarrow(self)
+
+    def _from_pyarrow(self, value: Any) -> Array:
+        return Array.from_array_data(array_from_pyarrow(value))
+
     @classmethod
     def from_buffers(  # noqa: PLR0913 -- an array has this many parts
         cls,
@@ -100,19 +108,25 @@ class Array(ArrayData):
 
         `buffers` follow «Buffer Listing for Each Layout», with None for an absent validity bitmap. The array consists
         of the slots from `offset` to `offset + length`. A negative null count is computed on first use. The structure
-        is checked (`validate()`), the values are not (`validate(full=True)`).
+        is checked (`validate()`), the values are not (`validate(full=True)`). The arguments after `buffers` are best
+        named: pyarrow has them in another order.
 
         >>> import numpy as np
         >>> bs.Array.from_buffers("int32", 3, [None, np.array([1, 2, 3], np.int32)])
         <bowstring.Array int32[3]>
         [1, 2, 3]
         """
+        if not isinstance(children, Sequence):
+            raise InvalidArgumentError(
+                f"Array.from_buffers: expected a sequence of arrays as children, found {children!r:.100}: name the "
+                "arguments after `buffers`, such as null_count=-1, offset=0, children=[…]"
+            )
         array = cls(
             layout_of(as_type(type, "Array.from_buffers")),
             length,
             tuple(b if b is None or isinstance(b, Buffer) else Buffer.of(b) for b in buffers),
-            tuple(map(cls.from_array_data, children)),
-            None if dictionary is None else cls.from_array_data(dictionary),
+            tuple(map(as_array, children)),
+            None if dictionary is None else as_array(dictionary),
             null_count,
             offset,
         )
@@ -312,8 +326,9 @@ class Array(ArrayData):
         values = self if self.length else self.layout.nulls(1)
         return Array.from_array_data(nulls.set_nulls(self.layout.take(values, checked_indices), is_null))
 
-    def filter(self, mask: MaskLike) -> Array:
-        """Return the slots for which `mask` is true, copied; a null in the mask drops its slot.
+    def filter(self, mask: MaskLike, *, null_selection_behavior: NullSelection = "drop") -> Array:
+        """Return the slots for which `mask` is true, copied; a null in the mask drops its slot, or with "emit_null"
+        makes it null.
 
         Raises `InvalidArgumentError` if the mask is not boolean or its length differs from the array's.
 
@@ -321,6 +336,9 @@ class Array(ArrayData):
         <bowstring.Array int64[2]>
         [1, 3]
         """
+        indices = mask_to_nullable_indices(mask, self.length, null_selection_behavior)
+        if indices is not None:
+            return self.take(indices)
         return Array.from_array_data(self.layout.take(self, mask_to_indices(mask, self.length)))
 
     def is_null(self, nan_is_null: bool = False) -> Array:
@@ -344,7 +362,7 @@ class Array(ArrayData):
         return Array.from_array_data(nulls.drop_null(self))
 
     def fill_null(self, fill_value: Any) -> Array:
-        """Replace nulls by `fill_value`, a Python value of the array's type; copies if there are nulls.
+        """Replace nulls by `fill_value`, a Python value or scalar of the array's type; copies if there are nulls.
 
         Raises `TypeMismatchError` if the value does not fit the type.
 

@@ -19,7 +19,7 @@ from bowstring.interop import c_data
 from bowstring.interop.pandas import series_to_column, to_series
 from bowstring.kernels import encode
 from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks, combine_with_wider_indices
-from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.nulls import set_nulls
 from bowstring.kernels.sort import NullPlacement, Order, sort_indices
 from bowstring.kernels.unify_dictionaries import concat_and_unify, unify_dictionaries
@@ -48,11 +48,12 @@ class ChunkedArray(ColumnChunks):
     (2, [1, 2, None])
     """
 
-    __slots__ = ("_starts",)
+    __slots__ = ("_name", "_starts")
 
     _chunks: Sequence[Array]
 
     def __init__(self, chunks: Sequence[ArrayData], type: TypeLike) -> None:
+        self._name: str | None = None
         self.type = as_type(type, "a chunked array")
         arrays = tuple(as_arrays(chunks))
         for chunk in arrays:
@@ -61,12 +62,15 @@ class ChunkedArray(ColumnChunks):
         self._chunks = arrays
 
     @classmethod
-    def from_lazy_chunks(cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType) -> ChunkedArray:
+    def from_lazy_chunks(
+        cls, create_chunk: Callable[[int], Array], starts: list[int], type: DataType, name: str | None = None
+    ) -> ChunkedArray:
         """Return a column whose chunks `create_chunk` creates on first use, from their index.
 
-        `starts` are as in `bowstring.layouts.indexing.chunk_starts`.
+        `starts` are as in `bowstring.layouts.indexing.chunk_starts`. `name` is of the column in its table, for pandas.
         """
         column = cls.__new__(cls)
+        column._name = name
         column.type = type
         column._starts = starts
         column._chunks = _LazyChunks(create_chunk, len(starts) - 1, type)
@@ -87,12 +91,16 @@ class ChunkedArray(ColumnChunks):
         return self._chunks[index]
 
     def to_pandas(self, **options: Any) -> Any:
-        """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated.
+        """Return the values as a pandas series, as `Array.to_pandas`; several chunks are concatenated. A column of a
+        table has its name.
 
         >>> bs.chunked_array([[1, 2], [3]]).to_pandas().sum().item()
         6
         """
-        return to_series(self, options)
+        series = to_series(self, options)
+        if self._name is not None and hasattr(series, "rename"):
+            series.name = self._name
+        return series
 
     @classmethod
     def from_pandas(cls, values: Any, type: TypeLike | None = None, **options: Any) -> ChunkedArray:
@@ -156,14 +164,18 @@ class ChunkedArray(ColumnChunks):
         inverse[order] = np.arange(len(order))
         return layout.take(array, inverse)
 
-    def filter(self, mask: MaskLike | ChunkedArray) -> ChunkedArray:
+    def filter(self, mask: MaskLike | ChunkedArray, *, null_selection_behavior: NullSelection = "drop") -> ChunkedArray:
         """Return the values at which `mask` is true, copied chunk by chunk, as `Array.filter`.
 
         >>> bs.chunked_array([[1, 2], [3]]).filter([True, False, True]).to_pylist()
         [1, 3]
         """
+        booleans: MaskLike = combine_if_chunked(mask)
+        nullable_indices = mask_to_nullable_indices(booleans, len(self), null_selection_behavior)
+        if nullable_indices is not None:
+            return self.take(Array.from_array_data(nullable_indices))
         # The indices ascend, so the indices of each chunk are contiguous.
-        indices = mask_to_indices(combine_if_chunked(mask), len(self))
+        indices = mask_to_indices(booleans, len(self))
         offsets = np.searchsorted(indices, self._starts).tolist()
         chunks = [
             chunk.layout.take(chunk, indices[first:last] - start)
@@ -311,7 +323,7 @@ class ChunkedArray(ColumnChunks):
         if isinstance(key, builtins.slice):
             start, stop, step = key.indices(len(self))
             if step != 1:
-                return self.combine_chunks()[key]
+                return ChunkedArray([self.combine_chunks()[key]], self.type)
             return self.slice(start, max(stop - start, 0))
         key = normalize_index(key, len(self))
         chunk_index = bisect_right(self._starts, key) - 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 
@@ -20,8 +20,10 @@ from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch
+from bowstring.interop.data_frames import to_interchange_frame, to_narwhals_frame
 from bowstring.interop.pandas import to_frame
 from bowstring.kernels.column_chunks import combine_with_wider_indices
+from bowstring.kernels.filter import NullSelection
 from bowstring.kernels.nulls import inherit_nulls
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.layouts.base import Indices, Values, to_object_array
@@ -29,6 +31,9 @@ from bowstring.layouts.buffer_sizes import total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import to_integer
 from bowstring.layouts.struct_ import StructLayout
+
+SortKey: TypeAlias = tuple[str, Order] | tuple[str, Order, NullPlacement]
+"""The name of a column, its order and the place of its nulls."""
 
 
 class ColumnContainer(ABC):
@@ -271,6 +276,13 @@ class ColumnContainer(ABC):
             out[:, index] = part
         return out
 
+    def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
+        """Return the rows by the protocol that plotting libraries use (`bowstring.interop.data_frames`)."""
+        return to_interchange_frame(self, nan_as_null, allow_copy)
+
+    def __narwhals_dataframe__(self) -> Any:
+        return to_narwhals_frame(self)
+
     def _repr_html_(self) -> str:
         return preview_as_html(self)
 
@@ -295,8 +307,10 @@ class ColumnContainer(ABC):
         nullable_indices = array(checked_indices, mask=is_null)
         return self._from_columns([column.take(nullable_indices) for column in self.columns])
 
-    def sort_by(self, sorting: str | Sequence[tuple[str, Order]], null_placement: NullPlacement = "at_end") -> Self:
+    def sort_by(self, sorting: str | Sequence[SortKey], null_placement: NullPlacement = "at_end") -> Self:
         """Sort rows by one column, or by (name, "ascending" or "descending") pairs; stable. Copies into one batch.
+
+        A third member of a pair, "at_start" or "at_end", places the nulls of its column.
 
         Raises `NotFoundError` for an unknown column, and `TypeMismatchError` if its type has no order.
 
@@ -305,10 +319,10 @@ class ColumnContainer(ABC):
         {'s': ['a', 'a', 'b'], 'n': [3, 2, 1]}
         """
         keys = [
-            (combine_with_wider_indices(as_chunked_array(self.column(name))), order)
-            for name, order in _parse_sorting(sorting)
+            (combine_with_wider_indices(as_chunked_array(self.column(name))), order, placement)
+            for name, order, placement in _parse_sorting(sorting, null_placement)
         ]
-        return self._take_rows(lexsort_to_indices(keys, null_placement))
+        return self._take_rows(lexsort_to_indices(keys))
 
     @abstractmethod
     def _record_batches(self) -> Sequence[AbstractRecordBatch]:
@@ -331,7 +345,7 @@ class ColumnContainer(ABC):
         return self.filter(key)
 
     @abstractmethod
-    def filter(self, mask: Any) -> Self:
+    def filter(self, mask: Any, *, null_selection_behavior: NullSelection = "drop") -> Self:
         """Return the rows at which `mask` is true, or that match filters, copied."""
 
     @abstractmethod
@@ -345,6 +359,14 @@ class ColumnContainer(ABC):
     @abstractmethod
     def _with_schema(self, schema: Schema) -> Self:
         """Return the columns with another schema of the same types."""
+
+    def replace_schema_metadata(self, metadata: MetadataLike = None) -> Self:
+        """Return the columns with other custom metadata in the schema.
+
+        >>> bs.table({"n": [1]}).replace_schema_metadata({"unit": "m"}).schema.metadata
+        {b'unit': b'm'}
+        """
+        return self._with_schema(self.schema.with_metadata(metadata))
 
     @abstractmethod
     def _splice_column(self, schema: Schema, index: int, num_dropped: int, column: Array | ChunkedArray) -> Self:
@@ -442,10 +464,14 @@ class ColumnContainer(ABC):
         return self._splice_column(schema, index, num_dropped, values)
 
 
-def _parse_sorting(sorting: str | Sequence[tuple[str, Order]]) -> Sequence[tuple[str, Order]]:
-    """Return (name, order) pairs; a name alone means ascending. Raises `InvalidArgumentError` for anything else."""
+def _parse_sorting(sorting: Any, null_placement: NullPlacement) -> list[tuple[str, Order, NullPlacement]]:
+    """Return names, orders and null placements; a name alone means ascending. Raises `InvalidArgumentError` for
+    anything else.
+    """
+    if isinstance(sorting, str):
+        return [(sorting, "ascending", null_placement)]
     try:
-        return [(sorting, "ascending")] if isinstance(sorting, str) else [(name, order) for name, order in sorting]
+        return [(name, order, *(placement or [null_placement])) for name, order, *placement in sorting]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}"

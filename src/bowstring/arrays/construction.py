@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from decimal import Decimal
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,23 +19,32 @@ from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyE
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas import is_pandas_object
 from bowstring.interop.pyarrow_arrays import is_pyarrow_scalar, scalar_from_pyarrow
+from bowstring.kernels.cast import cast
 from bowstring.kernels.nulls import set_nulls
 from bowstring.layouts.base import ArrayData, Values, short_repr
 from bowstring.layouts.construction import array_from_numpy, array_from_python, invert_mask
 from bowstring.layouts.expansion_limits import allow_available_memory
 
 
-def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[bool] | None = None) -> Array:
+def array(
+    values: Any,
+    type: TypeLike | None = None,
+    mask: Values | Sequence[bool] | None = None,
+    size: int | None = None,
+    from_pandas: bool | None = None,
+    safe: bool = True,
+) -> Array:
     """Create an array of `values`, of the given data type or of one that is inferred from them.
 
-    The type is one of Bowstring or of another library, or a name such as "int64".
+    The type is one of Bowstring or of another library, or a name such as "int64". Arrays of another type are cast.
 
     `values` is a sequence of Python objects (None for null), a NumPy array, or an object that exports the Arrow C data
     interface, `__array__` or DLPack; memory is shared with all but the first if the type allows. `mask` has one boolean
     for each value, and True makes it null, in addition to nulls of the values; for a NumPy array of several
-    dimensions, one for each row. Raises `TypeMismatchError` naming the first value that does not fit,
-    `InvalidArgumentError` if the mask has another shape than the values, and `LimitError` for dictionaries with so few
-    common keys that nearly all values would be null.
+    dimensions, one for each row. At most `size` values are read. With `from_pandas`, NaN is null, as it is by default
+    in pandas' objects. Raises `TypeMismatchError` naming the first value that does not fit, unless `safe=False`
+    truncates it as `Array.cast`; `InvalidArgumentError` if the mask has another shape than the values, and `LimitError`
+    for dictionaries with so few common keys that nearly all values would be null.
 
     >>> import numpy as np
     >>> bs.array([1, None, 3])
@@ -43,9 +55,17 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     [0.0, null, 2.0]
     """
     data_type = None if type is None else as_type(type, "array")
+    if size is not None or from_pandas is not None or not safe:
+        values, mask = _select_values(values, mask, size, from_pandas)
+        if not safe and data_type is not None:
+            with suppress(TypeMismatchError):
+                return array(values, data_type, mask)
+            return array(values, None, mask).cast(data_type, safe=False)
+    if values.__class__ is np.ndarray and values.dtype.kind == "O" and values.ndim == 1:
+        values = values.tolist()
     # First the two most frequent kinds, which need none of the tests for protocols.
     if mask is None and values.__class__ in (list, tuple):
-        return Array.from_array_data(array_from_python(values, data_type))
+        return _array_from_objects(values, data_type)
     if mask is None and values.__class__ is np.ndarray:
         return Array.from_array_data(array_from_numpy(values, data_type))
     if isinstance(values, ChunkedArray):
@@ -55,9 +75,8 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     elif not isinstance(values, ArrayData) and (c_data.has_c_array(values) or c_data.has_c_stream(values)):
         values = import_array(values)
     if isinstance(values, ArrayData):
-        if data_type is not None and values.type != data_type:
-            raise TypeMismatchError(f"the array is {values.type}, not {data_type}")
-        return Array.from_array_data(values if mask is None else set_nulls(values, as_mask(mask, (len(values),))))
+        values = Array.from_array_data(values if data_type is None else cast(values, data_type))
+        return values if mask is None else Array.from_array_data(set_nulls(values, as_mask(mask, (len(values),))))
     valid = None
     if isinstance(values, np.ma.MaskedArray):
         valid = invert_mask(np.ma.getmaskarray(values))
@@ -81,7 +100,36 @@ def array(values: Any, type: TypeLike | None = None, mask: Values | Sequence[boo
     if mask is not None:
         is_null = as_mask(mask, (len(values),)).tolist()
         values = [None if null else value for value, null in zip(values, is_null, strict=True)]
+    return _array_from_objects(values, data_type)
+
+
+def _array_from_objects(values: Sequence[Any], data_type: DataType | None) -> Array:
+    """Create an array of Python objects. Scalars have the type of the first one by default."""
+    if data_type is None and values:
+        first = values[0] if values[0] is not None else next((each for each in values if each is not None), None)
+        if isinstance(first, Scalar) or is_pyarrow_scalar(first):
+            data_type = as_type(first.type)  # type: ignore[union-attr]
     return Array.from_array_data(array_from_python(values, data_type))
+
+
+def _select_values(values: Any, mask: Any, size: int | None, from_pandas: bool | None) -> tuple[Any, Any]:
+    """Return the first `size` values, as a sequence, and their mask, which with `from_pandas` includes NaN."""
+    if is_pandas_object(values):
+        values = np.asarray(values) if from_pandas is False else values
+    elif size is not None:
+        count = check_count("array: the size", size)
+        values = values[:count] if hasattr(values, "__array__") else list(islice(values, count))
+    elif isinstance(values, Iterator):
+        values = list(values)
+    if not from_pandas:
+        return values, mask
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        is_nan = np.isnan(values)
+        return values, is_nan if mask is None else is_nan | as_mask(mask, values.shape)
+    if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype.kind == "O"):
+        numbers = (float, np.floating, Decimal)
+        values = [None if isinstance(value, numbers) and value != value else value for value in values]
+    return values, mask
 
 
 def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> ChunkedArray:
@@ -101,7 +149,7 @@ def chunked_array(arrays: Iterable[Any], type: TypeLike | None = None) -> Chunke
     data_type = None if type is None else as_type(type, "chunked_array")
     chunks: list[Array] = []
     for values in arrays:
-        chunks.append(array(values, data_type))
+        chunks.append(array(values, None if type is None and isinstance(values, ArrayData) else data_type))
         data_type = data_type or chunks[0].type
     if data_type is None:
         raise InvalidArgumentError("chunked_array: without chunks, a type is needed")
@@ -144,13 +192,13 @@ def nulls(size: int, type: TypeLike | None = None) -> Array:
     return repeat(None, size, type)
 
 
-def infer_type(values: Any) -> DataType:
+def infer_type(values: Any, mask: Values | Sequence[bool] | None = None, from_pandas: bool = False) -> DataType:
     """Return the type that `array` infers from values.
 
     >>> bs.infer_type([1, None, 2.5])
     DataType(double)
     """
-    return array(values).type
+    return array(values, mask=mask, from_pandas=from_pandas or None).type
 
 
 def from_numpy_dtype(dtype: Any) -> DataType:
@@ -159,6 +207,8 @@ def from_numpy_dtype(dtype: Any) -> DataType:
     >>> str(bs.from_numpy_dtype("datetime64[ms]"))
     'timestamp[ms]'
     """
+    if np.dtype(dtype).kind == "O":
+        raise TypeMismatchError("NumPy's object has no data type of its own: it depends on the values")
     return infer_type(np.empty(0, dtype))
 
 

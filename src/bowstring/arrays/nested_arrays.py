@@ -11,11 +11,14 @@ from typing import Any, ClassVar, NoReturn
 import numpy as np
 
 from bowstring.arrays.array import Array
+from bowstring.arrays.chunked_array import combine_if_chunked
 from bowstring.arrays.construction import array, as_mask
+from bowstring.arrays.record_batch import convert_columns
 from bowstring.datatypes import types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import ArrayData, Values, pack_validity, to_buffer
 from bowstring.layouts.dictionary import DictionaryLayout
@@ -88,9 +91,14 @@ class _ListViewKind(metaclass=_ArrayKind):
         elements = array(values)
         list_type = _resolve_list_type(cls.TYPE, elements, type)
         dtype = _offset_dtype(list_type)
-        starts, lengths = _to_numpy(offsets, dtype, "offsets"), _to_numpy(sizes, dtype, "sizes")
+        offset_array = array(offsets)
+        starts, lengths = _to_numpy(offset_array.fill_null(0), dtype, "offsets"), _to_numpy(sizes, dtype, "sizes")
         if len(starts) != len(lengths):
             raise InvalidArgumentError(f"expected as many offsets as sizes, found {len(starts)} and {len(lengths)}")
+        if offset_array.null_count:
+            _check_one_source_of_nulls(mask)
+            mask = np.asarray(offset_array.is_null())
+            lengths = np.where(mask, 0, lengths)
         buffers = (_pack_nulls(mask, len(starts)), to_buffer(starts), to_buffer(lengths))
         return _create(list_type, len(starts), buffers, [elements])
 
@@ -198,22 +206,15 @@ class StructArray(metaclass=_ArrayKind):
 
         A struct is null where `mask` is true. Shares the memory of the columns.
         """
-        columns = [array(column) for column in arrays]
         if [names, fields, type].count(None) != 2:
             raise InvalidArgumentError("StructArray: expected one of names, fields and type")
-        if names is not None:
-            if len(names) != len(columns):
-                raise InvalidArgumentError(f"StructArray: {len(names)} names for {len(columns)} arrays")
-            struct_type: t.DataType = t.struct([(name, c.type) for name, c in zip(names, columns, strict=True)])
-        else:
-            struct_type = t.struct(fields) if fields is not None else as_type(type)
-        if not isinstance(struct_type, t.Struct):
+        struct_type = None if names is not None else t.struct(fields) if fields is not None else as_type(type)
+        if not isinstance(struct_type, t.Struct | None):
             raise TypeMismatchError(f"StructArray: {struct_type} is not a struct")
-        lengths = {len(column) for column in columns}
-        if len(lengths) > 1:
-            raise InvalidArgumentError(f"StructArray: the arrays have {' and '.join(map(str, sorted(lengths)))} values")
-        length = lengths.pop() if lengths else 0
-        return _create(struct_type, length, (_pack_nulls(mask, length),), columns)
+        columns, schema = convert_columns(arrays, None if struct_type is None else Schema(struct_type.fields), names)
+        length = len(columns[0]) if columns else 0
+        children = [combine_if_chunked(column) for column in columns]
+        return _create(t.Struct(schema.fields), length, (_pack_nulls(mask, length),), children)
 
 
 class DictionaryArray(metaclass=_ArrayKind):
@@ -351,8 +352,8 @@ def _create_lists(list_type: t.DataType, offsets: Any, elements: Array, mask: An
     numbers, valid = _split_offsets(offsets, _offset_dtype(list_type))
     if not numbers.size:
         raise InvalidArgumentError("expected one offset more than lists, found none")
-    if valid is not None and mask is not None:
-        raise InvalidArgumentError("expected either null offsets or a mask, found both")
+    if valid is not None:
+        _check_one_source_of_nulls(mask)
     length = len(numbers) - 1
     validity = _pack_nulls(mask, length) if valid is None else pack_validity(valid[:-1])
     return _create(list_type, length, (validity, to_buffer(numbers)), [elements])
@@ -395,6 +396,12 @@ def _to_numpy(values: Any, dtype: str | np.dtype[Any], name: str) -> Values:
     if numbers.size and not limits.min <= int(numbers.min()) <= int(numbers.max()) <= limits.max:
         raise InvalidArgumentError(f"{name}: expected integers of {limits.bits} bits")
     return numbers.astype(dtype, copy=False)
+
+
+def _check_one_source_of_nulls(mask: Any) -> None:
+    """Raise `InvalidArgumentError` if there is a mask in addition to null offsets."""
+    if mask is not None:
+        raise InvalidArgumentError("expected either null offsets or a mask, found both")
 
 
 def _pack_nulls(mask: Any, length: int) -> Buffer | None:

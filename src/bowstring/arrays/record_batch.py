@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, TypeAlias, TypeVar, overload
 
 import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays
-from bowstring.arrays.chunked_array import ChunkedArray, combine_if_chunked
+from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
 from bowstring.arrays.column_container import ColumnContainer, get_distinct_names, has_several, split_structs
 from bowstring.arrays.construction import array
 from bowstring.arrays.preview import describe_shape, preview_as_text
@@ -20,12 +21,12 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError, prefix_errors
 from bowstring.interop import c_data
 from bowstring.interop.pandas import PANDAS_KEY, frame_to_batches, is_pandas_object
-from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
+from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
 from bowstring.kernels.column_chunks import ColumnChunks
-from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
-from bowstring.layouts.base import Indices
+from bowstring.layouts.base import ArrayData, Indices
 from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.registry import layout_of
@@ -85,18 +86,22 @@ class RecordBatch(ColumnContainer):
 
     @classmethod
     def from_arrays(
-        cls, arrays: Sequence[Array], names: Sequence[str] | None = None, schema: SchemaLike | None = None
+        cls,
+        arrays: Sequence[Any],
+        names: Sequence[str] | None = None,
+        schema: SchemaLike | None = None,
+        metadata: MetadataLike = None,
     ) -> RecordBatch:
-        """Create a batch of arrays with names or a schema; nothing is copied.
+        """Create a batch of arrays, or of anything else that `array` accepts, with names or a schema. Arrays are cast
+        to its types, and not copied if they have them.
 
         Raises `InvalidArgumentError` if lengths, number or types do not agree.
 
         >>> bs.RecordBatch.from_arrays([bs.array([1, 2])], names=["n"]).to_pydict()
         {'n': [1, 2]}
         """
-        arrays = [as_array(array) for array in arrays]
-        schema = schema_of_columns(arrays, names, schema)
-        return cls(schema, arrays[0].length if arrays else 0, tuple(arrays))
+        columns, batch_schema = convert_columns(arrays, schema, names, metadata)
+        return cls(batch_schema, len(columns[0]) if columns else 0, tuple(map(combine_if_chunked, columns)))
 
     @classmethod
     def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:
@@ -189,8 +194,11 @@ class RecordBatch(ColumnContainer):
         columns = _LazyColumns(len(lazy_columns), lambda index: lazy_columns[index].slice(offset, length))
         return RecordBatch(self.schema, length, columns, self.pairs)
 
-    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike | Any) -> RecordBatch:
-        """Return the rows at which `mask` is true, copied, as `Array.filter`.
+    def filter(
+        self, mask: MaskLike | ChunkedArray | FiltersLike | Any, *, null_selection_behavior: NullSelection = "drop"
+    ) -> RecordBatch:
+        """Return the rows at which `mask` is true, copied, as `Array.filter`. With "emit_null", the row of a null has
+        only nulls.
 
         In place of a mask, filters are a list such as ``[("a", ">", 5), ("b", "in", ["x", "y"])]``, all of which must
         be true, or a list of such lists, one of which must be; see `bowstring.kernels.filters`. An expression of
@@ -199,13 +207,18 @@ class RecordBatch(ColumnContainer):
         >>> bs.record_batch({"n": [1, 2, 3], "s": ["a", "b", None]}).filter([("n", ">", 1)]).to_pydict()
         {'n': [2, 3], 's': ['b', None]}
         """
-        if is_expression(mask):
-            filtered = record_batch(import_pyarrow().record_batch(self).filter(mask))
+        expression = find_expression(mask)
+        if expression is not None:
+            filtered = record_batch(import_pyarrow().record_batch(self).filter(expression))
             return RecordBatch(filtered.schema, filtered.num_rows, filtered.lazy_columns, self.pairs)
         if is_filters(mask):
             (batch,) = filter_batches([self], parse_filters(mask, self.schema), keeps_empty=True)
             return batch
-        return self._take_rows(mask_to_indices(combine_if_chunked(mask), self.num_rows))
+        mask = combine_if_chunked(mask)
+        indices = mask_to_nullable_indices(mask, self.num_rows, null_selection_behavior)
+        if indices is not None:
+            return self.take(Array.from_array_data(indices))
+        return self._take_rows(mask_to_indices(mask, self.num_rows))
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> RecordBatch:
         """Cast the columns to the types of a schema with the same names, as `Array.cast`. Errors name the column.
@@ -415,9 +428,7 @@ def record_batch(
             )
     if is_sequence_of_rows(data, has_schema=schema is not None):
         return rows_to_batch(data, schema, metadata)
-    columns, batch_schema = build_columns_and_schema(data, schema, names)
-    if metadata is not None:
-        batch_schema = batch_schema.with_metadata(metadata)
+    columns, batch_schema = build_columns_and_schema(data, schema, names, metadata)
     arrays = tuple([c.combine_chunks() if isinstance(c, ChunkedArray) else c for c in columns])
     return RecordBatch(batch_schema, arrays[0].length if arrays else 0, arrays)
 
@@ -482,6 +493,8 @@ def is_sequence_of_rows(data: Any, *, has_schema: bool = False) -> bool:
 def rows_to_batch(rows: Any, schema: SchemaLike | None, metadata: MetadataLike) -> RecordBatch:
     """Convert rows to a batch. Raises `TypeMismatchError` if a value does not fit its type."""
     schema = None if schema is None else as_schema(schema)
+    if schema is not None and not set(schema.names).issuperset(chain.from_iterable(rows)):
+        rows = [{name: row.get(name) for name in schema.names} for row in rows]
     structs = array(rows, None if schema is None else types.Struct(schema.fields))
     row_schema = schema or Schema(tuple(Field(f.name, f.type) for f in structs.type.fields))
     if metadata is not None:
@@ -491,7 +504,7 @@ def rows_to_batch(rows: Any, schema: SchemaLike | None, metadata: MetadataLike) 
 
 
 def build_columns_and_schema(
-    data: Any, schema: SchemaLike | None, names: Sequence[str] | None
+    data: Any, schema: SchemaLike | None, names: Sequence[str] | None, metadata: MetadataLike = None
 ) -> tuple[list[Any], Schema]:
     """Create columns of a mapping, or of a sequence with names or a schema; return them and their schema."""
     if schema is not None:
@@ -509,17 +522,40 @@ def build_columns_and_schema(
             data = [data[name] for name in schema.names]
         else:
             names, data = list(data), list(data.values())
-    if schema is not None and len(schema) != len(data):
-        raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
+    columns, schema = convert_columns(data, schema, names, metadata)
+    _check_required_columns(schema, columns)
+    return columns, schema
+
+
+def convert_columns(
+    data: Sequence[Any], schema: SchemaLike | None, names: Sequence[str] | None, metadata: MetadataLike = None
+) -> tuple[list[Any], Schema]:
+    """Create columns of a sequence with names or a schema; return them and their schema. Raises as `table`."""
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise TypeMismatchError(f"expected a sequence of columns, not {type(data).__name__}")
+    data = [as_chunked_array(each) if _has_chunks(each) else each for each in data]
+    if schema is not None:
+        schema = as_schema(schema)
+        if len(schema) != len(data):
+            raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
     types_ = [None] * len(data) if schema is None else schema.types
-    columns = []
+    columns: list[Any] = []
     labels = schema.names if schema is not None else names if names is not None and len(names) == len(data) else None
     for label, values, type_ in zip(labels or range(len(data)), data, types_, strict=True):
         with prefix_errors(f"column {label!r}"):
-            columns.append(values if isinstance(values, ChunkedArray) else array(values, type_))
+            if isinstance(values, ChunkedArray):
+                columns.append(values if type_ in (None, values.type) else values.cast(type_))
+            else:
+                columns.append(array(values, type_))
     schema = schema_of_columns(columns, names, schema)
-    _check_required_columns(schema, columns)
-    return columns, schema
+    return columns, schema if metadata is None else schema.with_metadata(metadata)
+
+
+def _has_chunks(values: Any) -> bool:
+    """Whether values are a column of another library that may have several chunks."""
+    if isinstance(values, list | tuple | np.ndarray | ArrayData | ChunkedArray) or is_pandas_object(values):
+        return False
+    return c_data.has_c_stream(values)
 
 
 def _check_required_columns(schema: Schema, columns: Sequence[Array | ChunkedArray]) -> None:

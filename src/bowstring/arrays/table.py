@@ -21,13 +21,13 @@ from bowstring.arrays.record_batch import (
     build_columns_and_schema,
     check_is_schema,
     check_names_fit,
+    convert_columns,
     filter_batches,
     import_batch,
     import_stream,
     is_sequence_of_rows,
     resolve_cast_schema,
     rows_to_batch,
-    schema_of_columns,
     separate_names_and_schema,
 )
 from bowstring.datatypes.field import MetadataLike
@@ -44,8 +44,8 @@ from bowstring.errors import (
 )
 from bowstring.interop import c_data
 from bowstring.interop.pandas import frame_to_batches, is_pandas_object
-from bowstring.interop.pyarrow_arrays import import_pyarrow, is_expression
-from bowstring.kernels.filter import MaskLike, mask_to_indices
+from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
+from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
 from bowstring.layouts.base import Indices
@@ -115,25 +115,26 @@ class Table(ColumnContainer):
     @classmethod
     def from_arrays(
         cls,
-        arrays: Sequence[Array | ChunkedArray],
+        arrays: Sequence[Any],
         names: Sequence[str] | None = None,
         schema: SchemaLike | None = None,
+        metadata: MetadataLike = None,
     ) -> Table:
-        """Create a table of columns with names or a schema; nothing is copied.
+        """Create a table of columns with names or a schema, as `RecordBatch.from_arrays`.
 
         Each chunk boundary of a column starts a new batch.
 
         >>> bs.Table.from_arrays([bs.array([1, 2]), bs.array(["a", None])], names=["n", "s"]).to_pydict()
         {'n': [1, 2], 's': ['a', None]}
         """
-        columns = list(map(as_chunked_array, arrays))
-        schema = schema_of_columns(columns, names, schema)
+        converted, table_schema = convert_columns(arrays, schema, names, metadata)
+        columns = list(map(as_chunked_array, converted))
         edges = np.unique(np.concatenate([column._starts for column in columns])).tolist() if columns else [0]
         spans = list(pairwise(edges))
         if not spans and columns and all(column.chunks for column in columns):
             spans = [(0, 0)]  # no rows, but maybe dictionaries
         arrays_by_batch = [[column._slice_within_chunk(*span) for column in columns] for span in spans]
-        return cls(schema, [RecordBatch.from_arrays(arrays, schema=schema) for arrays in arrays_by_batch])
+        return cls(table_schema, [RecordBatch(table_schema, len(arrays[0]), arrays) for arrays in arrays_by_batch])
 
     @classmethod
     def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> Table:
@@ -169,6 +170,8 @@ class Table(ColumnContainer):
         {'n': [1, 2]}
         """
         structs = as_chunked_array(struct_array)
+        if not isinstance(structs.type, Struct):
+            raise TypeMismatchError(f"expected an array of structs, found {structs.type}")
         batches = [RecordBatch.from_struct_array(chunk) for chunk in structs.chunks]
         return cls(Schema(tuple(structs.type.fields)), batches)
 
@@ -201,9 +204,9 @@ class Table(ColumnContainer):
         index = self.schema.index(key)
         column = self._columns.get(index)
         if column is None:
-            batches, type_ = self._batches, self.schema.field(index).type
+            batches, field = self._batches, self.schema.field(index)
             column = ChunkedArray.from_lazy_chunks(
-                lambda batch_index: batches[batch_index].lazy_columns[index], self._starts, type_
+                lambda batch_index: batches[batch_index].lazy_columns[index], self._starts, field.type, field.name
             )
             if batches and not getattr(batches[0].lazy_columns, "is_local", True):
                 _ = column.chunks
@@ -285,7 +288,9 @@ class Table(ColumnContainer):
         columns = [Array.from_array_data(column._take_from_chunks(*slots)) for column in self.columns]
         return Table(self.schema, [RecordBatch(self.schema, len(indices), columns)])
 
-    def filter(self, mask: MaskLike | ChunkedArray | FiltersLike | Any) -> Table:
+    def filter(
+        self, mask: MaskLike | ChunkedArray | FiltersLike | Any, *, null_selection_behavior: NullSelection = "drop"
+    ) -> Table:
         """Return the rows at which `mask` is true, or that match filters or an expression, as `RecordBatch.filter`.
 
         They are copied batch by batch. Batches without such rows are dropped; if there are none, the table has one
@@ -297,12 +302,17 @@ class Table(ColumnContainer):
         >>> table.filter(table["s"].is_valid())["n"].to_pylist()
         [1, 2]
         """
-        if is_expression(mask):
-            return table(import_pyarrow().table(self).filter(mask))
+        expression = find_expression(mask)
+        if expression is not None:
+            return table(import_pyarrow().table(self).filter(expression))
         if is_filters(mask):
             filtered = list(filter_batches(self._batches, parse_filters(mask, self.schema)))
             return Table(self.schema, filtered or self._empty_batches())
-        indices = mask_to_indices(combine_if_chunked(mask), self.num_rows)
+        mask = combine_if_chunked(mask)
+        nullable_indices = mask_to_nullable_indices(mask, self.num_rows, null_selection_behavior)
+        if nullable_indices is not None:
+            return self.take(Array.from_array_data(nullable_indices))
+        indices = mask_to_indices(mask, self.num_rows)
         starts = self._starts
         offsets = np.searchsorted(indices, starts).tolist()
         batches = [
@@ -339,6 +349,7 @@ class Table(ColumnContainer):
         {'city': ['Riga'], 'amount': [5], 'country': ['LV']}
         """
         pa = import_pyarrow()
+        options["filter_expression"] = find_expression(options.get("filter_expression"))
         return table(pa.table(self).join(pa.table(right_table), keys, right_keys, join_type, **options))
 
     def join_asof(self, right_table: Table, on: str, by: str | Sequence[str], tolerance: int, **options: Any) -> Table:
@@ -377,14 +388,6 @@ class Table(ColumnContainer):
             batch = self._batches[batch_index].slice(first - int(starts[batch_index]), last - first)
             batches.append(batch._splice_column(schema, index, num_dropped, chunked._slice_within_chunk(first, last)))
         return Table(schema, batches)
-
-    def replace_schema_metadata(self, metadata: MetadataLike) -> Table:
-        """Return the table with other custom metadata in its schema.
-
-        >>> bs.table({"n": [1]}).replace_schema_metadata({"unit": "m"}).schema.metadata
-        {b'unit': b'm'}
-        """
-        return self._with_schema(self.schema.with_metadata(metadata))
 
     def to_host(self) -> Table:
         """Copy memory of a GPU to the CPU. As `Array.to_host`."""
@@ -470,6 +473,7 @@ class TableGroupBy:
         return table(self._groups.aggregate(aggregations))
 
 
+@explain_missing_attributes
 class RecordBatchReader(Closable):
     """Record batches of one schema, read once: iterate over it, or call `read_next_batch` or `read_all`.
 
@@ -496,7 +500,8 @@ class RecordBatchReader(Closable):
     def from_stream(cls, data: Any, schema: SchemaLike | None = None) -> RecordBatchReader:
         """Create a reader of anything with `__arrow_c_stream__`, read on demand; nothing is copied.
 
-        Raises `InvalidArgumentError` if a `schema` is given and the stream has another one; `Table.cast` converts.
+        With a `schema`, the batches are cast to it, as `RecordBatch.cast`. Raises `InvalidArgumentError` if its names
+        differ from those of the stream.
         """
         if isinstance(data, Table):
             reader = cls(data.schema, data.to_batches())
@@ -507,9 +512,10 @@ class RecordBatchReader(Closable):
             reader = cls(table.schema, table.to_batches())
         else:
             raise TypeMismatchError(f"from_stream: expected an object with __arrow_c_stream__, found {data!r:.100}")
-        if schema is not None and as_schema(schema) != reader.schema:
-            raise InvalidArgumentError(f"from_stream: the schema is {reader.schema!r}, not {as_schema(schema)!r}")
-        return reader
+        if schema is None or as_schema(schema) == reader.schema:
+            return reader
+        target = resolve_cast_schema(reader.schema, as_schema(schema))
+        return cls(target, (batch.cast(target) for batch in reader))
 
     @property
     def schema(self) -> Schema:
@@ -656,10 +662,10 @@ def table(
 ) -> Table:
     """Create a table of columns by name, a sequence of columns with `names` or a `schema`, or rows; or import one.
 
-    Rows are dictionaries; with a schema they have no other members. A column is a chunked array or anything that
+    Rows are dictionaries. A column is a chunked array or anything that
     `array` accepts. `names` are for a sequence of columns without names; a schema may be in their place. It sets the
     names of a sequence of columns; of any other data it selects columns by name, in its order. It also sets the types:
-    Python values are converted, and columns of a table, batch or frame are cast safely, as `Table.cast` does.
+    Python values are converted, and arrays and columns are cast safely, as `Table.cast` does.
     `metadata` replaces the custom metadata of the schema, except pandas'. Raises `InvalidArgumentError` if
     lengths or arguments do not agree, or columns of the schema are missing; `TypeMismatchError` if a value does not fit
     its type.
@@ -688,8 +694,8 @@ def table(
     if is_sequence_of_rows(data, has_schema=schema is not None):
         batch = rows_to_batch(data, schema, metadata)
         return Table(batch.schema, [batch])
-    columns, table_schema = build_columns_and_schema(data, schema, names)
-    return Table.from_arrays(columns, schema=table_schema if metadata is None else table_schema.with_metadata(metadata))
+    columns, table_schema = build_columns_and_schema(data, schema, names, metadata)
+    return Table.from_arrays(columns, schema=table_schema)
 
 
 def as_table(source: Any) -> Table:

@@ -112,7 +112,7 @@ def _check_memory() -> Iterator[Check]:
     yield Check("memory", "ok", limits or "unknown")
     try:
         with Region.create_writer("doctor") as memory:
-            os.write(memory.fileno(), b"\0")
+            memory.write(b"\0")
             memory.seal().close()
         yield Check("shared memory", "ok", "sealed memory files")
     except (BowstringError, OSError) as problem:

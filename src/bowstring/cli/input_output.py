@@ -107,7 +107,7 @@ class _JoinedFiles(TableSource):
 
 def _with_schema(schema: Schema, table: LazyTable) -> Iterator[RecordBatch]:
     for batch in table.batches:
-        yield RecordBatch(schema, batch.num_rows, batch.columns, batch.pairs)
+        yield RecordBatch(schema, batch.num_rows, batch.lazy_columns, batch.pairs)
 
 
 def source_name(file: str | None) -> str:

@@ -73,8 +73,8 @@ def _is_caused_by(error: BaseException | None, kind: type[BaseException]) -> boo
 
 def _name_standard_output(error: Exception) -> Exception:
     """Translate an error of standard output. It is the only file that is written without naming it in errors."""
-    if isinstance(error, BowstringError) or not isinstance(error, OSError) or error.filename is not None:
-        return error
+    if isinstance(error, BowstringError | FileNotFoundError) or not isinstance(error, OSError) or error.filename:
+        return error  # an open file is never missing
     return translate_io_error(error, "standard output", "written")
 
 

@@ -54,7 +54,7 @@ _MAX_NAME_CHARACTERS = 200
     show_default="1d",
     help="When to free the memory, such as 90s, 10min, 2h or 1d.",
 )
-@click.option("--replace", is_flag=True, help="Free the newest data set of this name when the new one can be read.")
+@click.option("--replace", is_flag=True, help="Free the older data sets of this name when the new one can be read.")
 @from_option
 @columns_option
 @json_option("Write the data set as JSON.")

@@ -11,6 +11,7 @@ from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import PATH, json_option
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
+from bowstring.io.local_path import absolute_path
 from bowstring.spark.folder.vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
 
 
@@ -36,7 +37,7 @@ def vacuum(folder: str, *, older_than_s: float, dry_run: bool, as_json: bool) ->
 
     Files of running jobs, and those that a manifest of the last hour lists, are kept.
     """
-    paths = vacuum_folder(Path(folder).absolute(), older_than_s=older_than_s, dry_run=dry_run)
+    paths = vacuum_folder(Path(absolute_path(folder)), older_than_s=older_than_s, dry_run=dry_run)
     if as_json:
         echo_json({"source": folder, "removed": not dry_run, "files": [str(path) for path in paths]})
         return 0

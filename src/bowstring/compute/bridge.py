@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import cache, singledispatch, wraps
+from types import FunctionType, MethodType
 from typing import Any
 
 from bowstring.arrays.array import Array
@@ -40,7 +42,11 @@ def get_attribute(name: str) -> Any:
     value: Any = None if name.startswith("_") else getattr(import_pyarrow().compute, name, None)
     if not _is_public(value):
         raise missing_attribute_error(_PACKAGE, name, f"module {_PACKAGE!r}")
-    return value if isinstance(value, type) else _convert_calls(value)
+    if not isinstance(value, type):
+        return _convert_calls(value)
+    if value is import_pyarrow().compute.Expression:
+        return Expression
+    return _convert_options(value) if issubclass(value, import_pyarrow().compute.FunctionOptions) else value
 
 
 def list_names() -> list[str]:
@@ -64,6 +70,73 @@ def _convert_calls(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def _convert_options(options: type) -> type:
+    """Return a subclass of a class of options whose constructors take Bowstring's types and arrays."""
+
+    @wraps(options.__init__)  # type: ignore[misc]
+    def create(self: Any, *args: Any, **kwargs: Any) -> None:
+        options.__init__(self, *map(to_pyarrow, args), **to_pyarrow(kwargs))  # type: ignore[misc]
+
+    constructors = {
+        name: staticmethod(_convert_calls(getattr(options, name)))
+        for name, member in vars(options).items()
+        if isinstance(member, staticmethod)
+    }
+    members = {"__init__": create, "__doc__": options.__doc__, "__module__": _PACKAGE, **constructors}
+    return type(options.__name__, (options,), members)
+
+
+class Expression:
+    """An expression of pyarrow whose operators and methods take Bowstring's types, scalars and arrays.
+
+    `bowstring.compute.field` and `scalar` create one. `pyarrow_expression` is pyarrow's own, for its functions.
+    """
+
+    __slots__ = ("pyarrow_expression",)
+
+    def __init__(self, pyarrow_expression: Any) -> None:
+        self.pyarrow_expression = pyarrow_expression
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # of a protocol, for which a copy without the slot may look
+            raise AttributeError(name)
+        return _convert_calls(getattr(self.pyarrow_expression, name))
+
+    def __repr__(self) -> str:
+        return repr(self.pyarrow_expression)
+
+    def __str__(self) -> str:
+        return str(self.pyarrow_expression)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Expression, (self.pyarrow_expression,)
+
+    def __bool__(self) -> bool:
+        return bool(self.pyarrow_expression)  # raises
+
+    def __hash__(self) -> int:
+        return hash(self.pyarrow_expression)
+
+
+def _define_operator(name: str) -> None:
+    """Define an operator of expressions, and its reflection. Any operand but an expression is a literal."""
+    function = getattr(operator, f"__{name}__")
+
+    def operate(*operands: Any) -> Expression:
+        pc = import_pyarrow().compute
+        converted = map(to_pyarrow, operands)
+        return Expression(
+            function(*(each if isinstance(each, pc.Expression) else pc.scalar(each) for each in converted))
+        )
+
+    setattr(Expression, f"__{name}__", operate)
+    setattr(Expression, f"__r{name}__", lambda self, other: operate(other, self))
+
+
+for _name in ("add", "sub", "mul", "truediv", "and", "or", "eq", "ne", "lt", "le", "gt", "ge", "invert"):
+    _define_operator(_name)
+
+
 @singledispatch
 def to_pyarrow(value: Any) -> Any:
     """Return an argument as pyarrow's functions expect it. Raises `TypeMismatchError` for types that pyarrow lacks."""
@@ -75,19 +148,14 @@ def to_pyarrow(value: Any) -> Any:
 
 
 @to_pyarrow.register
-def _(value: Array) -> Any:
-    return array_to_pyarrow(value)
+def _(value: Array | Scalar) -> Any:
+    return value._to_pyarrow()
 
 
 @to_pyarrow.register
 def _(value: ChunkedArray) -> Any:
     chunks = [array_to_pyarrow(chunk) for chunk in value.chunks]
     return import_pyarrow().chunked_array(chunks, layout_to_pyarrow(layout_of(value.type)))
-
-
-@to_pyarrow.register
-def _(value: Scalar) -> Any:
-    return array_to_pyarrow(value.to_array())[0]
 
 
 @to_pyarrow.register
@@ -109,14 +177,27 @@ def _(value: Any) -> Any:  # such as the arguments of `call_function`
     return [to_pyarrow(item) for item in value]
 
 
+@to_pyarrow.register
+def _(value: Expression) -> Any:
+    return value.pyarrow_expression
+
+
+@to_pyarrow.register(FunctionType)
+@to_pyarrow.register(MethodType)
+def _(value: Any) -> Any:  # such as the function of `register_scalar_function`, which gets Bowstring's arrays
+    return lambda *args: to_pyarrow(value(*map(from_pyarrow, args)))
+
+
 @to_pyarrow.register(dict)
 def _(value: Any) -> Any:  # such as the types of `register_scalar_function`
     return {key: to_pyarrow(item) for key, item in value.items()}
 
 
 def from_pyarrow(value: Any) -> Any:
-    """Return a result as a Bowstring object. Objects without a counterpart, such as expressions, stay as they are."""
+    """Return a result as a Bowstring object. Objects without a counterpart, such as options, stay as they are."""
     pa = import_pyarrow()
+    if isinstance(value, pa.compute.Expression):
+        return Expression(value)
     if isinstance(value, pa.Array):
         return Array.from_array_data(array_from_pyarrow(value))
     if isinstance(value, pa.Scalar):

@@ -424,7 +424,8 @@ class _Planner:
         if bounds is None:
             return tuple(sizes)
         # Without lists, the longest is shorter than the shortest.
-        return tuple(shortest if shortest == longest else None for shortest, longest in bounds)
+        lengths = [shortest if shortest == longest else None for shortest, longest in bounds]
+        return tuple(length if size is None else size for size, length in zip(sizes, lengths, strict=True))
 
     def _plan_vectors(self, field: Field, dtype: np.dtype[Any]) -> Column:
         shape = self._mapping("shapes").get(field.name)

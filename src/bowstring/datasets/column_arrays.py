@@ -26,13 +26,14 @@ from bowstring.arrays.array import Array, concat_arrays
 from bowstring.datatypes import types as t
 from bowstring.datatypes.canonical.bool8 import Bool8Type
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package
+from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, TypeMismatchError, require_package
 from bowstring.kernels.cast import cast
 from bowstring.kernels.encode import run_end_decode
-from bowstring.kernels.ml_vectors import read_vectors
+from bowstring.kernels.ml_vectors import MalformedRowError, read_vectors
 from bowstring.layouts.base import ArrayData, Indices, Values, find_first_true
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.list_ import AnyListLayout
 from bowstring.layouts.primitive import PrimitiveLayout
@@ -120,7 +121,7 @@ class SparseRows:
 
     def __getitem__(self, rows: slice) -> SparseRows:
         start, stop, _ = rows.indices(len(self))
-        offsets = self.offsets[start : stop + 1]
+        offsets = self.offsets[start : max(start, stop) + 1]
         elements = slice(int(offsets[0]), int(offsets[-1]))
         return SparseRows(self.values[elements], self.indices[elements], offsets - offsets[0], self.num_columns)
 
@@ -206,7 +207,7 @@ class NumberColumn(Column):
         return rows.transpose(0, *(axis + 1 for axis in self.axes)) if self.axes else rows
 
     def convert(self, array: Array) -> tuple[ColumnValues, _Elements | None]:
-        values, valid = self._convert_lists(_decode(array.storage), self.dims)
+        values, valid = self._convert_lists(decode(array.storage), self.dims)
         return self._reshape(values, len(array)), None if valid is None else self._reshape(valid, len(array))
 
     def _reshape(self, values: _Elements, num_rows: int) -> _Elements:
@@ -216,7 +217,7 @@ class NumberColumn(Column):
         return values.transpose(0, *(axis + 1 for axis in self.axes)) if self.axes else values
 
     def _convert_lists(self, array: ArrayData, dims: tuple[int | None, ...]) -> tuple[_Elements, _Elements | None]:
-        """Return the elements of lists: rows first, or flat for lists of a fixed length."""
+        """Return the values of an array, of the shape (length, *dims) or ragged, and which are valid."""
         if not dims:
             return self._convert_numbers(array)
         layout, size = array.layout, dims[0]
@@ -238,7 +239,7 @@ class NumberColumn(Column):
         else:
             elements = take_ranges(child, starts, sizes)
         try:
-            values, mask = self._convert_lists(_decode(elements.storage), dims[1:])
+            values, mask = self._convert_lists(decode(elements.storage), dims[1:])
         except RowError as error:
             index = int(np.searchsorted(ends, error.index, "right"))
             raise RowError(index if rows is None else int(rows[index]), error.text) from None
@@ -251,15 +252,19 @@ class NumberColumn(Column):
             return RaggedArray(values, offsets), None if mask is None else RaggedArray(mask, offsets)
         assert not isinstance(values, RaggedArray)
         assert not isinstance(mask, RaggedArray)
-        if rows is None:
+        row_shape = (size, *values.shape[1:])
+        values = values.reshape(len(starts), *row_shape)
+        mask = None if mask is None else mask.reshape(values.shape)
+        if valid is None or rows is None:
             return values, mask
-        # A null list of a fixed length has that many nulls.
-        shape = len(starts), prod(size for size in dims if size is not None)
-        out, out_mask = (
-            np.full((len(array), shape[1]), self.fill, self.dtype),
-            np.zeros((len(array), shape[1]), np.bool_),
-        )
-        out[rows], out_mask[rows] = values.reshape(shape), True if mask is None else mask.reshape(shape)
+        # A null list of a fixed length has that many nulls. A description may have recorded any length.
+        try:
+            check_expanded_values(len(array) * prod(row_shape), values.size)
+        except LimitError as error:
+            raise RowError(find_first_true(~valid), str(error)) from None
+        out = np.full((len(array), *row_shape), self.fill, self.dtype)
+        out_mask = np.zeros(out.shape, np.bool_)
+        out[rows], out_mask[rows] = values, True if mask is None else mask
         return out, out_mask
 
     def _convert_numbers(self, array: ArrayData) -> tuple[Values, Mask | None]:
@@ -270,8 +275,9 @@ class NumberColumn(Column):
         if self.fill is None:
             raise RowError(find_first_true(~valid), _NULL)
         values, slots = np.full(array.length, self.fill, self.dtype), np.flatnonzero(valid)
+        numbers = _view_numbers(array, self.dtype)
         try:
-            values[slots] = cast_numbers(_view_numbers(array, self.dtype)[slots], self.dtype)
+            values[slots] = cast_numbers(numbers[slots], self.dtype)
         except RowError as error:
             raise RowError(int(slots[error.index]), error.text) from None
         return values, valid
@@ -296,7 +302,10 @@ class VectorColumn(Column):
         valid = array.validity_mask()
         if valid is not None and self.fill is None:
             raise RowError(find_first_true(~valid), _NULL)
-        stored = read_vectors(array)
+        try:
+            stored = read_vectors(array)
+        except MalformedRowError as error:
+            raise RowError(error.row, error.text) from None
         sizes, size = stored.sizes if valid is None else stored.sizes[valid], self.size
         if size is None:
             size = int(sizes[0]) if len(sizes) else 0
@@ -359,7 +368,7 @@ def _decode_runs(array: ArrayData) -> ArrayData:
     return run_end_decode(array.storage) if isinstance(array.storage.type, t.RunEndEncoded) else array
 
 
-def _decode(array: ArrayData) -> ArrayData:
+def decode(array: ArrayData) -> ArrayData:
     """Decode dictionaries and runs."""
     while isinstance(array.type, t.RunEndEncoded | t.Dictionary):
         array = decode_dictionary(run_end_decode(array)).storage
@@ -372,11 +381,26 @@ def _view_numbers(array: ArrayData, dtype: np.dtype[Any]) -> Values:
         return array.layout.unpack_values(array)
     if isinstance(array.type, t.Decimal):
         is_integer = dtype.kind in "iu"
-        array = cast(array, t.Int(64, True) if is_integer else t.FloatingPoint(64), safe=is_integer)
+        integer_or_float = t.Int(64, dtype.kind == "i") if is_integer else t.FloatingPoint(64)
+        try:
+            array = cast(array, integer_or_float, safe=is_integer)
+        except TypeMismatchError:
+            raise _find_fraction(array, np.iinfo(dtype)) from None
     if dtype.kind in "mM":
         times: Values = array.to_numpy(zero_copy_only=False)
         return times
     return array.buffer_values(1)
+
+
+def _find_fraction(array: ArrayData, limits: np.iinfo[Any]) -> RowError:
+    """Return the error for the first decimal that is not an integer within these limits."""
+    values = array.to_pylist()
+    index, value = next(
+        (index, value)
+        for index, value in enumerate(values)
+        if value is not None and (value != value.to_integral_value() or not limits.min <= value <= limits.max)
+    )
+    return RowError(index, f"{value} is not within {limits.dtype}")
 
 
 def cast_numbers(values: Values, dtype: np.dtype[Any]) -> Values:
@@ -414,7 +438,13 @@ def cast_numbers(values: Values, dtype: np.dtype[Any]) -> Values:
             index = find_first_true(~is_valid)
             raise RowError(index, f"{values.reshape(-1)[index].item()!r} is not within {dtype}")
         return values.astype(dtype)
-    return values.astype(dtype)
+    converted = values.astype(dtype)
+    if dtype.kind in "mM" and values.dtype.kind == dtype.kind:
+        is_other = converted.astype(values.dtype) != values
+        if is_other.any():
+            index = find_first_true(is_other)
+            raise RowError(index, f"{values.reshape(-1)[index]} is not within {dtype}")
+    return converted
 
 
 # Types

@@ -9,20 +9,42 @@ import base64
 import io
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Any, TypeVar
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
+from bowstring.datasets.order import RowIndices
+from bowstring.datasets.steps import (
+    CastStep,
+    FilterStep,
+    MapStep,
+    ReadPlan,
+    RowChooser,
+    SelectStep,
+    SplitStep,
+    Step,
+    check_fractions,
+    create_empty_batch,
+)
 from bowstring.datatypes.base import DataType
-from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.display.tables import MAX_HTML_ROWS, to_html_table
-from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, check_count, format_count
+from bowstring.errors import (
+    BowstringError,
+    InvalidArgumentError,
+    InvalidDataError,
+    check_count,
+    format_count,
+    prefix_errors,
+)
 from bowstring.ipc.api import new_stream, open_stream
 from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.kernels.list_lengths import NO_LISTS, ListLengthBounds, ListLengths, count_list_levels
+from bowstring.layouts.indexing import to_integer
 from bowstring.sharing.client.connect import connect
 from bowstring.sharing.dataset_locations import hide_secrets, sort_by_distance
 from bowstring.sharing.uris import parse_scheme
@@ -69,8 +91,13 @@ class Dataset:
     Reading methods connect to the parts, and close the connections. To read repeatedly or batch by batch, open a
     `DatasetReader` with `bowstring.connect`. A slice, as in ``dataset[2:5]``, is the data set of these parts.
 
-    `part_schema` is the schema of the parts. `column_indices` are the columns of them that are read, None for all.
-    Raises `NotFoundError` for an index out of range.
+    `cast`, `filter`, `split` and `map` return data sets of the same parts, with a step more from their rows to those
+    that are read. Steps are applied when rows are read, in the process that reads them: the description stays small,
+    and parts in shared memory stay mapped. `bowstring.connect` does not apply them; all methods of this class, an
+    `EpochReader` and `bowstring.table` do.
+
+    `part_schema` is the schema of the parts. `column_indices` are the columns of them that are read, None for all, and
+    `steps` what is done with these. Raises `NotFoundError` for an index out of range.
 
     >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
     ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
@@ -80,7 +107,7 @@ class Dataset:
     [1, 2]
     """
 
-    __slots__ = ("__weakref__", "column_indices", "name", "part_schema", "parts", "schema")
+    __slots__ = ("__weakref__", "_part_rows", "column_indices", "name", "part_schema", "parts", "schema", "steps")
 
     def __init__(
         self,
@@ -88,13 +115,18 @@ class Dataset:
         part_schema: Schema,
         parts: Iterable[DatasetPart],
         column_indices: Iterable[int] | None = None,
+        steps: Iterable[Step] = (),
     ) -> None:
         self.name = name
         self.part_schema = part_schema
         self.parts = tuple(parts)
         self.column_indices = None if column_indices is None else tuple(column_indices)
+        self.steps = tuple(steps)
         self.schema = part_schema if self.column_indices is None else part_schema.select(self.column_indices)
-        """The schema of the columns that are read."""
+        """The schema of the rows that are read."""
+        if self.steps:
+            self.schema = self.steps[-1].schema
+        self._part_rows: tuple[int, ...] | None = None
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -102,9 +134,37 @@ class Dataset:
         return tuple(part.locations[0] for part in self.parts if part.locations)
 
     @property
+    def part_rows(self) -> tuple[int, ...]:
+        """The rows of each part that are read. With filters, they are counted on first use, by reading the columns of
+        the filters; a pickled data set has the counts. Raises as `connect`.
+        """
+        if self._part_rows is None:
+            part_rows = self._find_part_rows()
+            self._part_rows = self._count_part_rows() if part_rows is None else part_rows
+        return self._part_rows
+
+    @property
     def num_rows(self) -> int:
-        """The rows of all parts."""
-        return sum(part.num_rows for part in self.parts)
+        """The rows of all parts that are read, counted as `part_rows`."""
+        return sum(self.part_rows)
+
+    def _find_part_rows(self) -> tuple[int, ...] | None:
+        """Return the rows of each part; None if they have to be counted."""
+        if self._part_rows is not None:
+            return self._part_rows
+        part_rows: tuple[int, ...] | None = tuple(part.num_rows for part in self.parts)
+        for step in self.steps:
+            if isinstance(step, SplitStep):
+                part_rows = step.count_rows()
+            elif isinstance(step, FilterStep):
+                part_rows = None
+        return part_rows
+
+    def _count_part_rows(self) -> tuple[int, ...]:
+        counts = [0] * len(self.parts)
+        for part, _, rows, _ in _choose_rows(self, create_plan(self, ())):
+            counts[part] += len(rows)
+        return tuple(counts)
 
     @property
     def nbytes(self) -> int:
@@ -114,8 +174,8 @@ class Dataset:
     def select(self, columns: str | int | Iterable[str | int]) -> Dataset:
         """Return the data set of some columns, by name or index, in this order.
 
-        Only these are read from files and stores, and mapped from shared memory; a server on another host sends all.
-        Raises as `Table.select`.
+        Only these, and those that steps need, are read from files and stores, and mapped from shared memory; a server
+        on another host sends all. Raises as `Table.select`.
 
         >>> with bs.new_file("visits.arrow", {"user": "int64", "page": "string"}) as writer:
         ...     writer.write(bs.record_batch({"user": [1, 2], "page": ["a", "b"]}))
@@ -123,11 +183,93 @@ class Dataset:
         {'page': ['a', 'b']}
         """
         selected = self.schema.resolve_indices(columns)
+        if self.steps:
+            return self._with_step(SelectStep(self.schema.select(selected), tuple(selected)))
         indices = selected if self.column_indices is None else [self.column_indices[index] for index in selected]
         return Dataset(self.name, self.part_schema, self.parts, indices)
 
+    def cast(self, target_schema: SchemaLike, safe: bool = True) -> Dataset:
+        """Return the data set with columns of the types of a schema with the same names, or of some by name.
+
+        The values are cast as `Table.cast` when they are read, which raises `TypeMismatchError`, naming part, row and
+        column. Raises `InvalidArgumentError` if the names differ, `NotFoundError` for an unknown name, and
+        `TypeMismatchError` if a type can't be cast to another at all.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64", "page": "string"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2], "page": ["7", "8"]}))
+        >>> bs.dataset("visits.arrow").cast({"page": "int32"}).read_all()["page"].to_pylist()
+        [7, 8]
+        """
+        with prefix_errors(f"data set {self.name!r}"):
+            schema = create_empty_batch(self.schema).cast(target_schema, safe).schema
+        return self._with_step(CastStep(schema, safe))
+
+    def filter(self, filters: FiltersLike) -> Dataset:
+        """Return the data set of the rows that match filters such as ``[("a", ">", 5)]``, as `Table.filter`.
+
+        Batches of files are not read if they have no such rows by their statistics. Raises as `Table.filter`.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+        >>> visits = bs.dataset("visits.arrow").filter([("user", ">", 1)])
+        >>> visits.num_rows, visits.head(1)["user"].to_pylist()
+        (2, [2])
+        """
+        return self._with_step(FilterStep.of(filters, self.schema))
+
+    def split(self, fractions: Mapping[str, float], seed: int) -> dict[str, Dataset]:
+        """Divide the rows at random into data sets by name, such as ``{"train": 0.9, "valid": 0.1}``.
+
+        Each part of the data is divided, to the row, and rows keep their order. Where the fractions leave a part of a
+        row, chance decides, so that parts of a few rows are divided in these proportions, too. The rest of fractions of
+        less than 1 in all is in no split. The same rows in the same parts and `seed`, from 0 to 2**64 - 1, give the
+        same splits, in all versions of NumPy. After `filter`, the rows are counted here, as in `part_rows`.
+
+        Raises `InvalidArgumentError` unless the fractions are positive and at most 1 in all.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": list(range(10))}))
+        >>> splits = bs.dataset("visits.arrow").split({"train": 0.9, "valid": 0.1}, seed=7)
+        >>> {name: split.num_rows for name, split in splits.items()}
+        {'train': 9, 'valid': 1}
+        """
+        checked, seed = check_fractions(fractions), to_integer("split: seed", seed)
+        if not 0 <= seed < 1 << 64:
+            raise InvalidArgumentError(f"split: seed: expected an integer from 0 to 2**64 - 1, found {seed}")
+        part_rows = tuple(enumerate(self.part_rows))
+        return {name: self._with_step(SplitStep(self.schema, name, checked, seed, part_rows)) for name, _ in checked}
+
+    def map(self, function: Callable[[RecordBatch], Any], schema: SchemaLike | None = None) -> Dataset:
+        """Return the data set of the rows that a function returns for those of a record batch.
+
+        It returns a record batch, or what `bowstring.record_batch` accepts, such as a dictionary of columns, with as
+        many rows. It must compute each row from that row alone: batches are of any length, have rows of several parts,
+        and a row may be passed more than once. `schema` is what it returns, by default what it returns for an empty
+        batch. It is called when rows are read, in any thread; its errors have a note with the row.
+
+        Pickles refer to the function by its name, so it has to be defined with ``def`` in a module. Raises
+        `InvalidArgumentError` if it fails for an empty batch; reading raises `InvalidDataError` for other rows than
+        described.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
+        >>> visits = bs.dataset("visits.arrow").map(lambda batch: {"half": batch["user"].to_numpy() / 2})
+        >>> visits.schema, visits.read_all()["half"].to_pylist()
+        (Schema(half: double), [0.5, 1.0, 1.5])
+        """
+        return self._with_step(MapStep.of(function, self.schema, None if schema is None else as_schema(schema, "map")))
+
+    def _with_step(self, step: Step) -> Dataset:
+        dataset = Dataset(self.name, self.part_schema, self.parts, self.column_indices, (*self.steps, step))
+        if not step.chooses_rows:
+            dataset._part_rows = self._part_rows
+        return dataset
+
     def with_parts(self, parts: Iterable[DatasetPart]) -> Dataset:
-        """Return the data set of other parts, with the same schema and selected columns.
+        """Return the data set of other parts, with the same schema, selected columns and steps.
+
+        Of a split, the parts must be its own, and of these no two equal: otherwise use a slice, such as
+        ``dataset[2:3]``. Raises `InvalidArgumentError`.
 
         >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
         ...     writer.write(bs.record_batch({"user": [1, 2]}))
@@ -135,29 +277,64 @@ class Dataset:
         >>> visits.with_parts(visits.parts[:1]).num_rows
         2
         """
-        return Dataset(self.name, self.part_schema, parts, self.column_indices)
+        parts = tuple(parts)
+        if any(isinstance(step, SplitStep) for step in self.steps):
+            indices = {part: index for index, part in enumerate(self.parts)}
+            if len(indices) < len(self.parts) or not indices.keys() >= set(parts):
+                raise InvalidArgumentError(
+                    f"data set {self.name!r}: with_parts: a split needs some of its own parts, no two of which are "
+                    f"equal: use a slice, such as dataset[2:3]"
+                )
+            return self.take_parts([indices[part] for part in parts])
+        return Dataset(self.name, self.part_schema, parts, self.column_indices, self.steps)
+
+    def take_parts(self, indices: Sequence[int]) -> Dataset:
+        """Return the data set of some parts, by their indices, in this order.
+
+        >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2]}))
+        >>> bs.dataset(["visits.arrow"] * 3).take_parts([0, 2]).num_rows
+        4
+        """
+        parts, steps = [self.parts[index] for index in indices], [step.select_parts(indices) for step in self.steps]
+        dataset = Dataset(self.name, self.part_schema, parts, self.column_indices, steps)
+        if self._part_rows is not None:
+            dataset._part_rows = tuple(self._part_rows[index] for index in indices)
+        return dataset
 
     def __iter__(self) -> Iterator[RecordBatch]:
-        """Iterate over the record batches of all parts, as `connect` reads them. Raises as `connect`."""
-        with connect(self) as reader:
-            yield from reader
+        """Iterate over the record batches of all parts, as `connect` reads them; with steps, over those with rows.
+
+        Raises as `connect`.
+        """
+        if not self.steps:
+            with connect(self) as reader:
+                yield from reader
+            return
+        plan = create_plan(self)
+        for _, batch, rows, locate in _choose_rows(self, plan):
+            if len(rows):
+                chosen = batch.select(range(plan.num_changed_columns))
+                yield plan.change(chosen if len(rows) == batch.num_rows else chosen.take(rows), self.schema, locate)
 
     def __getitem__(self, parts: slice) -> Dataset:
         if not isinstance(parts, slice):
             raise InvalidArgumentError(f"expected a slice of parts, such as [2:3], found {parts!r:.80}")
-        return self.with_parts(self.parts[parts])
+        return self.take_parts(range(len(self.parts))[parts])
 
     def read_all(self, filters: FiltersLike | None = None) -> Table:
         """Read all parts into a table, without copying those in shared memory of this host. Raises as `connect`.
 
         With filters such as ``[("a", ">", 5)]``, read the rows that match, as `Table.filter`; the filters may name
-        columns that are not selected.
+        columns of the parts that are not selected, or after steps the columns of `schema`.
 
         >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
         ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
         >>> bs.dataset("visits.arrow").read_all([("user", ">", 1)])["user"].to_pylist()
         [2, 3]
         """
+        if self.steps:
+            return Table(self.schema, self if filters is None else self.filter(filters))
         if filters is None or self.column_indices is None:
             with connect(self) as reader:
                 return reader.read_all(filters)
@@ -180,21 +357,12 @@ class Dataset:
         if not start <= stop <= self.num_rows:
             raise InvalidArgumentError(f"rows {start} to {stop} are out of range for {self.num_rows} rows")
         # The parts of the first and the last row; parts without rows before the first are skipped.
-        ends = list(accumulate(part.num_rows for part in self.parts))
+        ends = list(accumulate(self.part_rows))
         first, last = bisect_right(ends, start), bisect_left(ends, stop)
         if start == stop:
             return Table(self.schema)
-        row = ends[first] - self.parts[first].num_rows
-        batches = []
-        with connect(self[first : last + 1]) as reader:
-            for batch in reader:
-                if row + batch.num_rows > start:
-                    offset = max(start - row, 0)
-                    batches.append(batch.slice(offset, min(stop - row, batch.num_rows) - offset))
-                row += batch.num_rows
-                if row >= stop:
-                    break
-        return Table(self.schema, batches)
+        row = ends[first] - self.part_rows[first]
+        return Table(self.schema, _slice_batches(self[first : last + 1], start - row, stop - row))
 
     def read_rank(self, rank: int, world_size: int) -> Table:
         """Read the rows of one of `world_size` ranks, which are adjacent, and differ by at most one row in number.
@@ -222,7 +390,10 @@ class Dataset:
         >>> bs.dataset("visits.arrow").head(2)["user"].to_pylist()
         [1, 2]
         """
-        return self.read_rows(0, min(check_count("num_rows", num_rows), self.num_rows))
+        num_rows, part_rows = check_count("num_rows", num_rows), self._find_part_rows()
+        if part_rows is None:  # rows are not counted for this
+            return Table(self.schema, _slice_batches(self, 0, num_rows))
+        return self.read_rows(0, min(num_rows, sum(part_rows)))
 
     def to_pandas(self, **options: Any) -> Any:
         """Read all parts into a pandas data frame, with the options of `Table.to_pandas`. Raises as `connect` and that.
@@ -243,6 +414,7 @@ class Dataset:
         `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»), the schema of the parts;
         `columns` are the indices of the columns that are read, or null. `list_lengths` of a part, which may be absent,
         has pairs of a column's index and the lengths of its shortest and longest list at each level, outermost first.
+        Raises `InvalidArgumentError` if there are steps, which only a pickle has.
 
         >>> import json
         >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
@@ -250,6 +422,10 @@ class Dataset:
         >>> json.loads(bs.dataset("visits.arrow").to_json())["parts"][0]["rows"]
         3
         """
+        if self.steps:
+            raise InvalidArgumentError(
+                f"data set {self.name!r}: JSON has no steps ({self._describe_steps()}): pickle the data set instead"
+            )
         return json.dumps(
             {
                 "format": _FORMAT,
@@ -299,22 +475,28 @@ class Dataset:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
-        return (self.name, self.part_schema, self.column_indices, self.parts) == (
+        return (self.name, self.part_schema, self.column_indices, self.parts, self.steps) == (
             other.name,
             other.part_schema,
             other.column_indices,
             other.parts,
+            other.steps,
         )
 
     def __hash__(self) -> int:
-        return hash((self.name, self.column_indices, self.parts))
+        # Not of the parts, to which `PublishedFrame.recompute` gives other locations.
+        return hash((self.name, self.column_indices, len(self.parts)))
 
     def __repr__(self) -> str:
-        return f"<bowstring.datasets.Dataset {self.name}: {describe_size(self)}>\n{self.schema}"
+        steps = f": {self._describe_steps()}" if self.steps else ""
+        return f"<bowstring.datasets.Dataset {self.name}: {describe_size(self)}{steps}>\n{self.schema}"
+
+    def _describe_steps(self) -> str:
+        return ", ".join(step.describe() for step in self.steps)
 
     def _repr_html_(self) -> str:
         caption = (
-            f"{self.name}: {format_count(self.num_rows, 'row')} × {format_count(len(self.schema), 'column')}, "
+            f"{self.name}: {_describe_rows(self)} × {format_count(len(self.schema), 'column')}, "
             f"{format_count(self.nbytes, 'byte')} in {format_count(len(self.parts), 'part')}"
         )
         rows = []
@@ -383,5 +565,60 @@ def _is_index(value: object, length: int) -> bool:
 
 def describe_size(dataset: Dataset) -> str:
     """Return the numbers of rows, bytes and parts as text."""
-    size = f"{format_count(dataset.num_rows, 'row')}, {format_count(dataset.nbytes, 'byte')}"
+    size = f"{_describe_rows(dataset)}, {format_count(dataset.nbytes, 'byte')}"
     return f"{size} in {format_count(len(dataset.parts), 'part')}"
+
+
+def _describe_rows(dataset: Dataset) -> str:
+    """Return the number of rows, or at most how many there are if they are not counted yet."""
+    part_rows = dataset._find_part_rows()
+    if part_rows is not None:
+        return format_count(sum(part_rows), "row")
+    return f"up to {format_count(sum(part.num_rows for part in dataset.parts), 'row')}"
+
+
+def describe_part(dataset: Dataset, part: int) -> str:
+    """Return the data set and the index of a part, for errors."""
+    return f"data set {dataset.name!r}: part {part}"
+
+
+def create_plan(dataset: Dataset, columns: Sequence[int] | None = None) -> ReadPlan:
+    """Return how to read columns of the rows, by their indices in the schema, by default all."""
+    schema, indices = dataset.part_schema, dataset.column_indices
+    return ReadPlan.create(
+        dataset.steps,
+        schema,
+        range(len(schema)) if indices is None else indices,
+        range(len(dataset.schema)) if columns is None else columns,
+    )
+
+
+def describe_stored(dataset: Dataset, plan: ReadPlan) -> Dataset:
+    """Return the data set of the columns of the parts that a plan needs, as they are stored."""
+    reads_all = plan.column_indices == tuple(range(len(dataset.part_schema)))
+    return Dataset(dataset.name, dataset.part_schema, dataset.parts, None if reads_all else plan.column_indices)
+
+
+def _choose_rows(
+    dataset: Dataset, plan: ReadPlan
+) -> Iterator[tuple[int, RecordBatch, RowIndices, Callable[[int], str]]]:
+    """Yield the batches of a plan: the part, the batch, its chosen rows, and a function that describes one of them."""
+    chooser: tuple[int, RowChooser] | None = None
+    with connect(describe_stored(dataset, plan)) as reader:
+        for part, start, batch in reader.locate_batches(plan.candidate_filters):
+            if chooser is None or chooser[0] != part:
+                chooser = part, RowChooser(plan, part, describe_part(dataset, part))
+            rows = chooser[1].choose(start, batch)
+            yield part, batch, rows, partial(chooser[1].locate, start, rows)
+
+
+def _slice_batches(batches: Iterable[RecordBatch], start: int, stop: int) -> Iterator[RecordBatch]:
+    """Yield the rows from index `start` to `stop`, without reading more batches."""
+    row = 0
+    for batch in batches:
+        if row + batch.num_rows > start:
+            offset = max(start - row, 0)
+            yield batch.slice(offset, min(stop - row, batch.num_rows) - offset)
+        row += batch.num_rows
+        if row >= stop:
+            return

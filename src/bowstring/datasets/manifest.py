@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,6 +54,7 @@ MANIFEST_RETENTION_S = 3600.0
 MAX_MANIFEST_BYTES = 256 << 20
 DATA_SUFFIXES = frozenset((".arrow", ".arrows", ".feather", ".ipc"))
 
+_LOG = logging.getLogger(__name__)
 _DATA_FILE_NAME = re.compile(r"part-(?P<job>[0-9a-f]{32})-\d+-\d+(-\d+)?\.arrow")
 _MANIFEST_FILE_NAME = re.compile(r"[0-9]{20}\.json")
 _CHECKSUM = re.compile(r"crc32:[0-9a-f]{8}")
@@ -233,6 +235,17 @@ def remove_old_manifests(folder: FolderPath) -> None:
     for name, is_removable in is_old.items():
         if is_removable and name not in needed_names and (_MANIFEST_FILE_NAME.fullmatch(name) or name.startswith(".")):
             (folder / MANIFEST_FOLDER / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def log_errors_after_commit(folder: FolderPath) -> Iterator[None]:
+    """Log the errors of the block, which removes what a commit no longer needs: if they were raised, the commit would
+    seem to have failed, and who repeats it would double the rows.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 -- of any kind, also of a store's client
+        _LOG.warning("%s: is committed; files that it no longer needs remain: %s", folder, error, exc_info=True)
 
 
 def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = DATA_SUFFIXES) -> list[FolderPath]:

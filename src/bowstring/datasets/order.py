@@ -166,16 +166,28 @@ def _nonzero_part_rows(order: RowOrder) -> RowIndices:
 
 
 def _random_order(order: RowOrder, epoch: int, stream: int, length: int) -> RowIndices:
-    # Raw numbers, because NumPy keeps the output of a bit generator in all versions, but not the results of
-    # `permutation`. The highest word of Philox' counter numbers the stream: no two streams of an epoch share a number.
     assert order.seed is not None
-    key, counter = np.array([order.seed, epoch], np.uint64), np.array([0, 0, 0, stream], np.uint64)
-    keys = np.random.Philox(key=key, counter=counter).random_raw(length)
-    # Sorting the numbers with their indices in the lowest bits takes a fraction of the time of `argsort`, and no two
-    # are equal. Of a window's numbers, 44 bits remain.
-    index_bits = np.uint64((1 << length.bit_length()) - 1)
-    keys &= ~index_bits
-    keys |= np.arange(length, dtype=np.uint64)
+    # Sorting numbers with their indices takes a fraction of the time of `argsort`.
+    keys = draw_distinct_numbers(order.seed, epoch, stream, length)
     keys.sort()
-    keys &= index_bits
+    keys &= _index_bits(length)
     return keys.view(np.int64)
+
+
+def draw_distinct_numbers(seed: int, key: int, stream: int, length: int) -> npt.NDArray[np.uint64]:
+    """Return random numbers, shape (length,), whose lowest bits are their indices, so no two are equal.
+
+    Of a million numbers, 44 bits are random. They are the same in all versions of NumPy.
+    """
+    # Raw numbers, because NumPy keeps the output of a bit generator in all versions, but not the results of
+    # `permutation`. The highest word of Philox' counter numbers the stream: no two streams of a key share a number.
+    counter = np.array([0, 0, 0, stream], np.uint64)
+    numbers = np.random.Philox(key=np.array([seed, key], np.uint64), counter=counter).random_raw(length)
+    index_bits = _index_bits(length)
+    numbers &= ~index_bits
+    numbers |= np.arange(length, dtype=np.uint64)
+    return numbers
+
+
+def _index_bits(length: int) -> np.uint64:
+    return np.uint64((1 << length.bit_length()) - 1)

@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from bowstring.arrays.array import Array, concat_arrays
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
-from bowstring.datasets.column_arrays import NumberColumn
-from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.column_arrays import NumberColumn, decode
+from bowstring.datasets.dataset import Dataset, DatasetPart, create_plan, describe_part, describe_stored
 from bowstring.datasets.fixed_width_rows import FixedWidthRows
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
-from bowstring.datatypes.types import Dictionary
+from bowstring.datasets.steps import MapStep, RowChooser, SelectStep
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.kernels.list_lengths import (
     NO_LISTS,
@@ -62,8 +64,26 @@ class OpenPart:
     """The rows of one part."""
 
     table: Table
+    """Its batches that may have chosen rows, with the columns that `ReadPlan.change` takes."""
     is_mapped: bool
     """Whether it is memory of this host that others hold as well, so that nothing is freed by dropping it."""
+    batch_starts: RowIndices
+    """The index in the part of the first row of each batch, shape (batches,)."""
+    rows: npt.NDArray[np.unsignedinteger] | None = None
+    """The indices in the table of the chosen rows, ascending; None for all."""
+
+    @property
+    def num_rows(self) -> int:
+        """The number of chosen rows."""
+        return self.table.num_rows if self.rows is None else len(self.rows)
+
+    def locate(self, position: int) -> int:
+        """Return the index in the part of one of the chosen rows."""
+        row = position if self.rows is None else int(self.rows[position])
+        lengths = [batch.num_rows for batch in self.table.to_batches()]
+        ends = np.cumsum(lengths)
+        batch = int(np.searchsorted(ends, row, "right"))
+        return int(self.batch_starts[batch]) + row - int(ends[batch]) + lengths[batch]
 
 
 class PartTables:
@@ -93,16 +113,17 @@ class PartTables:
         self._selection: RowSelection | None = None
         if isinstance(source, Dataset):
             self._source_schema = source.schema
+            # Counted before columns are selected, so that a pickled source has the counts.
+            self.part_rows = list(source.part_rows)
             self._dataset = source if columns is None else source.select(columns)
             self.schema = self._dataset.schema
-            self.part_rows = [part.num_rows for part in source.parts]
             self._part_bytes = [part.nbytes for part in source.parts]
         else:
             table = _open_table(source, tls)
             self._source_schema = table.schema
             table = table if columns is None else table.select(columns)
             self.schema = table.schema
-            self._parts[0] = OpenPart(table, is_mapped=True)
+            self._parts[0] = OpenPart(table, is_mapped=True, batch_starts=np.zeros(1, np.int64))
             self.part_rows, self._part_bytes = [table.num_rows], [table.nbytes]
         self._first_rows = np.cumsum([0, *self.part_rows])
 
@@ -111,8 +132,15 @@ class PartTables:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all parts."""
-        return sum(self._part_bytes)
+        """The bytes of the rows of all parts, of which filters leave out some."""
+        num_rows = sum(self.part_rows) if self._dataset is None else sum(part.num_rows for part in self._dataset.parts)
+        return sum(self._part_bytes) * sum(self.part_rows) // max(num_rows, 1)
+
+    @property
+    def row_selection(self) -> tuple[str, ...]:
+        """The steps that choose rows, as short texts, which are equal if they choose the same rows of equal data."""
+        steps = () if self._dataset is None else self._dataset.steps
+        return tuple(step.describe() for step in steps if step.chooses_rows)
 
     def select_columns(self, names: Sequence[str]) -> PartTables:
         """Return the tables with some of the columns, in this order. Raises `NotFoundError`."""
@@ -123,7 +151,7 @@ class PartTables:
         tables.schema = self.schema.select(names)
         tables._futures, tables._selection, tables._pool = {}, None, None
         if self._dataset is None:
-            tables._parts = {0: OpenPart(self._parts[0].table.select(names), is_mapped=True)}
+            tables._parts = {0: replace(self._parts[0], table=self._parts[0].table.select(names))}
         else:
             tables._dataset, tables._parts = self._dataset.select(names), {}
         return tables
@@ -133,27 +161,32 @@ class PartTables:
         if self._dataset is None:
             return "", row
         part = int(np.searchsorted(self._first_rows, row, "right")) - 1
-        return f"data set {self._dataset.name!r}: part {part}: ", row - int(self._first_rows[part])
+        position = row - int(self._first_rows[part])
+        opened = self._parts.get(part)
+        return f"{describe_part(self._dataset, part)}: ", position if opened is None else opened.locate(position)
 
     # All rows of a column, for `bowstring.datasets.batch_arrays`
 
     def find_list_bounds(self, name: str) -> ListLengthBounds | None:
         """Return the lengths of a column's lists or vectors, None if they are not known.
 
-        Parts record them; otherwise they are read from shared memory of this host.
+        Parts record them; otherwise they are read from shared memory of this host. Rows that steps leave out count.
         """
+        column = self._find_part_column(name)
+        if column is None:
+            return None
         bounds: ListLengthBounds = (NO_LISTS,) * count_list_levels(self.schema.field(name).type)
         unrecorded = []
         for index, part in self._parts_with_rows():
-            recorded = self._find_recorded_bounds(part, name)
+            recorded = None if part is None else dict(part.list_lengths).get(column)
             if recorded is None:
                 unrecorded.append(index)
             else:
                 bounds = merge_list_length_bounds(bounds, recorded)
-        tables = self._open_mapped(unrecorded)
-        if tables is None:
+        chunks = self._open_mapped_column(unrecorded, column)
+        if chunks is None:
             return None
-        for chunk in (chunk for table in tables for chunk in table.column(name).chunks):
+        for chunk in chunks:
             found = list_length_bounds(chunk)
             assert found is not None
             bounds = merge_list_length_bounds(bounds, found)
@@ -161,9 +194,11 @@ class PartTables:
 
     def has_dense_vectors(self, name: str) -> bool:
         """Whether all vectors of a column are known to be dense, since they are in shared memory of this host."""
-        tables = self._open_mapped([index for index, _ in self._parts_with_rows()])
-        chunks = [] if tables is None else [chunk for table in tables for chunk in table.column(name).chunks]
-        return tables is not None and all(read_vectors(chunk).is_dense for chunk in chunks)
+        column = self._find_part_column(name)
+        if column is None:
+            return False
+        chunks = self._open_mapped_column([index for index, _ in self._parts_with_rows()], column)
+        return chunks is not None and all(read_vectors(chunk).is_dense for chunk in chunks)
 
     def find_distinct_values(self, name: str) -> Array:
         """Return the distinct values of a column, sorted, without null. All parts are read."""
@@ -171,34 +206,40 @@ class PartTables:
             chunks = list(self._parts[0].table.column(name).chunks)
         else:
             chunks = [batch.column(0).unique() for batch in self._dataset.select([name])]
-        values = [chunk.dictionary_decode() if isinstance(chunk.type, Dictionary) else chunk for chunk in chunks]
-        if not values:
-            return array([], self.schema.field(name).type)
-        return concat_arrays(values).unique().drop_null().sort()
+        values = [decode(chunk) for chunk in chunks or [array([], self.schema.field(name).type)]]
+        return concat_arrays(list(map(Array.from_array_data, values))).unique().drop_null().sort()
 
     def _parts_with_rows(self) -> list[tuple[int, DatasetPart | None]]:
         parts = [None] if self._dataset is None else self._dataset.parts
         return [(index, part) for index, part in enumerate(parts) if self.part_rows[index]]
 
-    def _find_recorded_bounds(self, part: DatasetPart | None, name: str) -> ListLengthBounds | None:
-        if part is None or self._dataset is None:
-            return None
+    def _find_part_column(self, name: str) -> int | None:
+        """Return the column of the parts that has the lists of a column, None if a function returns them."""
+        column = self.schema.resolve_indices(name)[0]
+        if self._dataset is None:
+            return column
+        for step in reversed(self._dataset.steps):
+            if isinstance(step, MapStep):
+                return None
+            if isinstance(step, SelectStep):
+                column = step.indices[column]
         columns = self._dataset.column_indices
-        index = self.schema.resolve_indices(name)[0]
-        return dict(part.list_lengths).get(index if columns is None else columns[index])
+        return column if columns is None else columns[column]
 
-    def _open_mapped(self, parts: Sequence[int]) -> list[Table] | None:
-        """Return these parts if all are in shared memory of this host, or None."""
-        if self._dataset is not None:
-            nearest = [sort_by_distance(self._dataset.parts[index].locations)[:1] for index in parts]
-            if not all(map(is_shared_memory, chain.from_iterable(nearest))) or not all(nearest):
-                return None
-            missing = [index for index in parts if index not in self._parts]
-            opened = open_parts(self._dataset, missing, self._tls) if missing else {}
-            self._parts.update({index: part for index, part in opened.items() if part.is_mapped})
-            if not all(part.is_mapped for part in opened.values()):
-                return None
-        return [self._parts[index].table for index in parts]
+    def _open_mapped_column(self, parts: Sequence[int], column: int) -> Sequence[Array] | None:
+        """Return the chunks of a column of parts if all of them are in shared memory of this host, or None."""
+        dataset = self._dataset
+        if dataset is None:
+            return self._parts[0].table.column(column).chunks
+        if not parts:
+            return []
+        nearest = [sort_by_distance(dataset.parts[index].locations)[:1] for index in parts]
+        if not all(nearest) or not all(map(is_shared_memory, chain.from_iterable(nearest))):
+            return None
+        opened = open_parts(Dataset(dataset.name, dataset.part_schema, dataset.parts, [column]), parts, self._tls)
+        if not all(part.is_mapped for part in opened.values()):
+            return None
+        return [chunk for part in opened.values() for chunk in part.table.column(0).chunks]
 
     # Reading
 
@@ -212,8 +253,8 @@ class PartTables:
         if self._selection is None or self._selection.parts != indices:
             self._selection = None  # before others are read, so that its memory can be freed
             self._read_ahead(indices, next_parts)
-            tables = [self._wait_for(part).table for part in indices]
-            self._selection = RowSelection(indices, tables, self._first_rows)
+            opened = [self._wait_for(part) for part in indices]
+            self._selection = RowSelection(indices, opened, self._first_rows, self._dataset)
         return self._selection
 
     def _read_ahead(self, parts: Sequence[int], next_parts: RowIndices) -> None:
@@ -281,32 +322,41 @@ class PartTables:
 
 
 class RowSelection:
-    """The rows of some parts, by their indices in the data set."""
+    """The rows of some parts, by their indices in the data set; `dataset` is None for a table."""
 
-    def __init__(self, parts: Sequence[int], tables: Sequence[Table], first_rows: RowIndices) -> None:
+    def __init__(
+        self, parts: Sequence[int], opened: Sequence[OpenPart], first_rows: RowIndices, dataset: Dataset | None
+    ) -> None:
         self.parts = parts
+        self._opened = opened
+        self._dataset = dataset
+        self._plan = create_plan(dataset) if dataset is not None and dataset.steps else None
+        tables = [part.table for part in opened]
         self._table = tables[0] if len(tables) == 1 else concat_tables(tables)
-        lengths = [table.num_rows for table in tables]
+        lengths = [part.num_rows for part in opened]
         self._ends = first_rows[parts] + lengths
         self._shifts = np.cumsum(lengths) - self._ends
-        """What to add to a row's index for that in the table."""
+        """What to add to a row's index for its position among the chosen rows of these parts."""
+        self._table_rows = _join_rows(opened) if any(part.rows is not None for part in opened) else None
+        """The indices in the table of the chosen rows; None for all."""
         self._fixed_width_rows: dict[str, FixedWidthRows | None] = {}
 
     def take(self, rows: RowIndices, columns: Sequence[str] | None = None) -> RecordBatch:
-        """Copy rows, in any order; by default all columns."""
-        table = self._table if columns is None else self._table.select(columns)
-        return _to_batch(table.take(self.locate(rows)))
+        """Copy rows, in any order; by default all columns. Raises as `ReadPlan.change`, naming the part and the row."""
+        positions = self._find_positions(rows)
+        if columns is None or self._changes_rows:
+            batch = self._change(self._table.take(self._to_table_rows(positions)), lambda row: int(positions[row]))
+            return batch if columns is None else batch.select(columns)
+        return _to_batch(self._table.select(columns).take(self._to_table_rows(positions)))
 
     def locate(self, rows: RowIndices) -> RowIndices:
         """Return the indices of rows in the tables, one after the other."""
-        shifts = self._shifts
-        if len(shifts) > 1:
-            shifts = shifts[np.searchsorted(self._ends, rows, "right")]
-        indices: RowIndices = rows + shifts
-        return indices
+        return self._to_table_rows(self._find_positions(rows))
 
     def find_fixed_width_rows(self, column: NumberColumn) -> FixedWidthRows | None:
         """Return all rows of a column if they have one width in memory, for `locate`d indices."""
+        if self._changes_rows:
+            return None
         if column.name not in self._fixed_width_rows:
             views = [column.view(chunk) for chunk in self._table.column(column.name).chunks]
             arrays = [view for view in views if view is not None]
@@ -315,9 +365,60 @@ class RowSelection:
         return self._fixed_width_rows[column.name]
 
     def slice(self, start: int, stop: int) -> RecordBatch:
-        """Return adjacent rows, without copying if they are in one record batch."""
+        """Return adjacent rows, without copying if they are in one record batch and steps choose and change none.
+
+        Raises as `take`.
+        """
         part = int(np.searchsorted(self._ends, start, "right"))
-        return _to_batch(self._table.slice(start + int(self._shifts[part]), stop - start))
+        first, length = start + int(self._shifts[part]), stop - start
+        if self._table_rows is None:
+            table = self._table.slice(first, length)
+        else:
+            table = self._table.take(self._table_rows[first : first + length])
+        return self._change(table, lambda row: first + row)
+
+    @property
+    def _changes_rows(self) -> bool:
+        return self._plan is not None and len(self._plan.changes) > 0
+
+    def _find_positions(self, rows: RowIndices) -> RowIndices:
+        """Return the positions of rows among the chosen rows of these parts."""
+        shifts = self._shifts
+        if len(shifts) > 1:
+            shifts = shifts[np.searchsorted(self._ends, rows, "right")]
+        positions: RowIndices = rows + shifts
+        return positions
+
+    def _to_table_rows(self, positions: RowIndices) -> RowIndices:
+        return positions if self._table_rows is None else self._table_rows[positions].astype(np.int64)
+
+    def _change(self, table: Table, get_position: Callable[[int], int]) -> RecordBatch:
+        """Apply the steps that change rows; `get_position` returns that of a row of the table, for errors."""
+        batch = _to_batch(table)
+        if self._plan is None:
+            return batch
+        assert self._dataset is not None
+        return self._plan.change(batch, self._dataset.schema, partial(self._locate, get_position))
+
+    def _locate(self, get_position: Callable[[int], int], row: int) -> str:
+        position = get_position(row)
+        ends = np.cumsum([part.num_rows for part in self._opened])
+        index = int(np.searchsorted(ends, position, "right"))
+        part = self._opened[index]
+        assert self._dataset is not None
+        location = describe_part(self._dataset, self.parts[index])
+        return f"{location}, row {part.locate(position - int(ends[index]) + part.num_rows)}"
+
+
+def _join_rows(opened: Sequence[OpenPart]) -> npt.NDArray[np.unsignedinteger]:
+    """Return the indices of the chosen rows in the tables of all parts, one after the other."""
+    dtype = np.min_scalar_type(sum(part.table.num_rows for part in opened))
+    start, joined = 0, []
+    for part in opened:
+        rows = np.arange(part.table.num_rows, dtype=dtype) if part.rows is None else part.rows
+        joined.append(rows.astype(dtype, copy=False) + dtype.type(start))
+        start += part.table.num_rows
+    return joined[0] if len(joined) == 1 else np.concatenate(joined)
 
 
 def _to_batch(table: Table) -> RecordBatch:
@@ -326,28 +427,43 @@ def _to_batch(table: Table) -> RecordBatch:
 
 
 def open_parts(dataset: Dataset, indices: Sequence[int], tls: TlsOptions | None = None) -> dict[int, OpenPart]:
-    """Read parts with rows, each from its nearest location that works, by index. Raises as `PartTables.select`."""
-    parts = [dataset.parts[index] for index in indices]
-    for index, part in zip(indices, parts, strict=True):
-        if not part.locations:
-            raise NotFoundError(f"data set {dataset.name!r}: part {index}: {part.num_rows} rows, but no location")
-    with connect(dataset.with_parts(parts), tls=tls) as reader:
-        if reader.schema != dataset.schema:
+    """Read parts with rows, each from its nearest location that works, by index, and choose their rows.
+
+    Raises as `PartTables.select`.
+    """
+    selected = dataset.take_parts(indices)
+    for index, described in zip(indices, selected.parts, strict=True):
+        if not described.locations:
+            raise NotFoundError(f"{describe_part(dataset, index)}: {described.num_rows} rows, but no location")
+    plan = create_plan(selected)
+    stored = describe_stored(selected, plan)
+    choosers = [RowChooser(plan, each, describe_part(dataset, index)) for each, index in enumerate(indices)]
+    batches = [list[RecordBatch]() for _ in indices]
+    starts, rows = [list[int]() for _ in indices], [list[RowIndices]() for _ in indices]
+    num_rows = [0] * len(indices)
+    with connect(stored, tls=tls) as reader:
+        if reader.schema != stored.schema:
             raise InvalidDataError(
-                f"data set {dataset.name!r}: part {indices[0]}: expected {dataset.schema!r}, found {reader.schema!r}"
+                f"{describe_part(dataset, indices[0])}: expected {stored.schema!r}, found {reader.schema!r}"
             )
-        batches, locations = iter([batch for batch in reader if batch.num_rows]), reader.uris
+        for part, start, batch in reader.locate_batches(plan.candidate_filters):
+            if plan.choices:
+                rows[part].append(choosers[part].choose(start, batch) + num_rows[part])
+            batches[part].append(batch.select(range(plan.num_changed_columns)) if plan.choices else batch)
+            starts[part].append(start)
+            num_rows[part] += batch.num_rows
+        locations = reader.uris
     opened = {}
-    for index, part, location in zip(indices, parts, locations, strict=True):
-        part_batches, num_rows = list[RecordBatch](), 0
-        while num_rows < part.num_rows and (batch := next(batches, None)) is not None:
-            part_batches.append(batch)
-            num_rows += batch.num_rows
-        if num_rows != part.num_rows:
+    schema = stored.schema.select(range(plan.num_changed_columns)) if dataset.steps else dataset.schema
+    for part, (index, expected, location) in enumerate(zip(indices, selected.part_rows, locations, strict=True)):
+        table = Table(schema, batches[part])
+        dtype = np.min_scalar_type(table.num_rows)
+        chosen = np.concatenate([*rows[part], np.empty(0, np.int64)]).astype(dtype) if plan.choices else None
+        opened[index] = OpenPart(table, is_shared_memory(location), np.array(starts[part], np.int64), chosen)
+        if opened[index].num_rows != expected:
             raise InvalidDataError(
-                f"data set {dataset.name!r}: part {index}: expected {part.num_rows} rows, found {num_rows}"
+                f"{describe_part(dataset, index)}: expected {expected} rows, found {opened[index].num_rows}"
             )
-        opened[index] = OpenPart(Table(dataset.schema, part_batches), is_shared_memory(location))
     return opened
 
 

@@ -11,7 +11,7 @@ from bowstring.datasets.published_dataset import (
     LocalDatasetControl,
     PublishedDataset,
     describe_publication,
-    end_predecessor,
+    end_predecessors,
 )
 from bowstring.errors import MissingFileError
 from bowstring.kernels.list_lengths import ListLengthCollector, ListLengths
@@ -43,8 +43,9 @@ def publish(
     Everything but sealed memory is copied once, into memory of the host agent, a process that starts when it is needed.
     `name` does not have to be unique: `open_published(name)` opens the newest data set with it. The default is "data".
 
-    With `replace`, the newest data set of this name is freed when the new one can be read: a process that opens the
-    name meanwhile gets either of them. Whoever has opened the old one can begin to read it for five more seconds.
+    With `replace`, all older data sets of this name are freed when the new one can be read: a process that opens the
+    name meanwhile gets the last of them or the new one. Whoever has opened an old one can begin to read it for five
+    more seconds.
 
     The object that is returned owns the data: its `close`, or the end of its ``with`` block, frees the memory for
     everyone. By default, the data set outlives the object and this process, as the results of a short-lived worker
@@ -88,7 +89,7 @@ def publish(
     control = LocalDatasetControl(address, dataset_id)
     dataset = PublishedDataset(publication.name, schema, parts, dataset_id, expires_at, control, is_owner=True)
     if replace:
-        end_predecessor(dataset)
+        end_predecessors(dataset)
     return dataset
 
 

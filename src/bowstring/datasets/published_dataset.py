@@ -13,16 +13,15 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     BowstringError,
     ClosedError,
-    ConnectionLostError,
-    DeadlineError,
     InvalidArgumentError,
     NotFoundError,
+    add_location,
     check_seconds,
 )
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.directory import find_published, list_published
-from bowstring.sharing.agent.group import AgentGroup
+from bowstring.sharing.agent.group import DROP_TIMEOUT_S, AgentGroup, shows_end
 from bowstring.sharing.agent.publications import (
     Publication,
     PublishedSummary,
@@ -53,7 +52,7 @@ class LocalDatasetControl:
 
     def drop(self, reason: str, *, is_replaced: bool = False) -> None:
         """As `DatasetControl.drop`. Raises `ConnectionLostError` if the agent has ended."""
-        with AgentClient.connect(self._address) as agent:
+        with AgentClient.connect(self._address, timeout_s=DROP_TIMEOUT_S) as agent:
             agent.drop(self._dataset_id, reason, is_replaced=is_replaced)
 
     def renew(self, ttl_s: float) -> datetime | None:
@@ -156,6 +155,9 @@ class PublishedDataset(Dataset, Closable):
         """Free the memory for everyone if this is the owner, the object that `publish` returned; otherwise close only
         this view. `unpublish` frees it without the owner. Idempotent.
 
+        Raises `DeadlineError` if the host agent does not answer: then the memory remains until it expires, or `close`
+        or `unpublish` is called again. Agents of other hosts that do not answer are logged.
+
         >>> dataset = bs.publish(bs.table({"n": [1]}), name="docs-close", ttl_s=60)
         >>> with bs.open_published("docs-close") as view:
         ...     table = view.read_all()
@@ -165,10 +167,16 @@ class PublishedDataset(Dataset, Closable):
         >>> table["n"].to_pylist()  # what was read stays valid
         [1]
         """
-        control, self._control, self._is_closed = self._control, None, True
-        if control is not None and self.is_owner:
-            with suppress(BowstringError):  # it has ended before, or with its agent
-                control.drop(f"was closed by process {os.getpid()}, which published it,")
+        self._is_closed = True
+        if self._control is not None and self.is_owner:
+            try:
+                self._control.drop(f"was closed by process {os.getpid()}, which published it,")
+            except BowstringError as error:
+                if not shows_end(error):
+                    end = "" if self._expires_at is None else f" until {self._expires_at:%Y-%m-%d %H:%M:%S} UTC"
+                    advice = f"its memory remains{end}; bowstring.unpublish({self.id!r}) frees it: host agent"
+                    raise add_location(error, f"data set {self.id}: could not be closed: {advice}") from None
+        self._control = None
 
     def to_json(self) -> str:
         """As `Dataset.to_json`. Raises `ClosedError`."""
@@ -239,17 +247,19 @@ def unpublish(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> str:
     return _end(name, f"was unpublished by process {os.getpid()}", timeout_s)
 
 
-def end_predecessor(dataset: PublishedDataset) -> None:
-    """End the data set that was published before another one with its name, as replaced by it, if there is one.
+def end_predecessors(dataset: PublishedDataset) -> None:
+    """End the data sets that were published before another one with its name, as replaced by it.
 
-    Each publication ends the one before it, so one remains of any number that replace each other at once.
+    Each publication ends all before it: so one remains of any number that replace each other at once, or whose process
+    is killed before it ends those before.
     """
     summaries = [summary for _, summary in list_published(DEFAULT_TIMEOUT_S, dataset.name)]
     ids = [summary.id for summary in summaries if summary.name == dataset.name]
     earlier = ids[ids.index(dataset.id) + 1 :] if dataset.id in ids else ids  # it may be on other hosts only
-    if earlier:
-        with call_on_error(dataset.close), suppress(NotFoundError):
-            _end(earlier[0], f"was replaced by {dataset.id!r}", DEFAULT_TIMEOUT_S, is_replaced=True)
+    with call_on_error(dataset.close):
+        for dataset_id in reversed(earlier):  # the newest last: if one can't be ended, the name still has a data set
+            with suppress(NotFoundError):
+                _end(dataset_id, f"was replaced by {dataset.id!r}", DEFAULT_TIMEOUT_S, is_replaced=True)
 
 
 def _end(name: str, reason: str, timeout_s: float, *, is_replaced: bool = False) -> str:
@@ -258,9 +268,9 @@ def _end(name: str, reason: str, timeout_s: float, *, is_replaced: bool = False)
         assert dataset._control is not None
         try:
             dataset._control.drop(reason, is_replaced=is_replaced)
-        except DeadlineError:
-            raise
-        except (NotFoundError, ConnectionLostError):
+        except BowstringError as error:
+            if not shows_end(error):
+                raise
             continue  # it has just ended: the next search finds the newest of the name, or the reason
         return dataset.id
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from bowstring.datasets.dataset import Dataset, DatasetPart
-from bowstring.datasets.part_tables import open_parts
+from bowstring.datasets.dataset import Dataset
 from bowstring.errors import require_package
 
 with require_package("Ray", "ray"):
@@ -40,20 +39,20 @@ def read(dataset: Dataset) -> Any:
         if node["Alive"]
         for name in (node["NodeManagerAddress"], node["NodeManagerHostname"])
     }
-    parts_by_node: dict[str | None, list[DatasetPart]] = {}
-    for part in dataset.parts:
-        if part.num_rows:
+    parts_by_node: dict[str | None, list[int]] = {}
+    for index, (part, num_rows) in enumerate(zip(dataset.parts, dataset.part_rows, strict=True)):
+        if num_rows:
             node_id = None if part.host is None else nodes.get(part.host)
-            parts_by_node.setdefault(node_id, []).append(part)
+            parts_by_node.setdefault(node_id, []).append(index)
     if not parts_by_node:
         return ray.data.from_arrow(pa.schema(dataset.schema).empty_table())
     first, *others = [
         ray.data.read_datasource(
-            _PartSource(dataset.with_parts(parts)),
-            override_num_blocks=len(parts),
+            _PartSource(dataset.take_parts(indices)),
+            override_num_blocks=len(indices),
             **_task_options(node_id),
         )
-        for node_id, parts in parts_by_node.items()
+        for node_id, indices in parts_by_node.items()
     ]
     return first.union(*others) if others else first
 
@@ -90,16 +89,17 @@ class _PartSource(ray.data.Datasource):  # type: ignore[misc, unused-ignore]
         schema = pa.schema(self._dataset.schema)
         return [
             ray.data.ReadTask(
-                partial(_read_part, self._dataset.with_parts([part])),
-                BlockMetadata(num_rows=part.num_rows, size_bytes=part.nbytes, exec_stats=None),
+                partial(_read_part, self._dataset[index : index + 1]),
+                BlockMetadata(num_rows=num_rows, size_bytes=part.nbytes, exec_stats=None),
                 schema=schema,
                 per_task_row_limit=per_task_row_limit,
             )
-            for part in self._dataset.parts
+            for index, (part, num_rows) in enumerate(zip(self._dataset.parts, self._dataset.part_rows, strict=True))
         ]
 
 
 def _read_part(dataset: Dataset) -> Iterator[Any]:
     """Yield the record batches of a data set's only part as tables of pyarrow."""
-    for batch in open_parts(dataset, [0])[0].table.to_batches():
-        yield pa.table(batch)
+    for batch in dataset:
+        if batch.num_rows:
+            yield pa.table(batch)

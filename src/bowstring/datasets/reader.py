@@ -281,7 +281,7 @@ class EpochReader:
         return {**self.__dict__, "_start": self._position}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the position as a dictionary of numbers, which can be stored as JSON.
+        """Return the position as a small dictionary, which can be stored as JSON.
 
         It is the position of all ranks together, if each has read equally many batches, and is independent of their
         number. At the end of an epoch it is the beginning of the next one.
@@ -294,7 +294,9 @@ class EpochReader:
         return {
             "version": _STATE_VERSION,
             "num_rows": self.order.num_rows,
+            "num_parts": sum(rows > 0 for rows in self.order.part_rows),
             "parts": self.order.digest,
+            "row_selection": list(self._tables.row_selection),
             "batch_rows": self.batch_rows,
             "seed": self.order.seed,
             "window_rows": self.order.window_rows,
@@ -315,17 +317,21 @@ class EpochReader:
         >>> [batch["x"].to_pylist() for batch in resumed]
         [[4, 5, 6, 7], [8, 9]]
         """
-        expected = self.state_dict()
-        for name, value in expected.items():
+        own = self.state_dict()
+        for name, value in own.items():
             if name not in state:
                 raise InvalidDataError(f"state: expected {name!r}, found only {sorted(map(str, state))}")
-            if name not in ("epoch", "next_batch") and state[name] != value:
+            if name in ("version", "batch_rows", "seed", "window_rows") and state[name] != value:
                 raise InvalidDataError(f"state: {name}: expected {value}, as of this reader, found {state[name]!r:.40}")
-        epoch, next_batch = state["epoch"], state["next_batch"]
-        # Not bool, which is an int, too, and could be the number of another field.
-        if not all(type(number) is int and 0 <= number < 1 << 63 for number in (epoch, next_batch)):
-            raise InvalidDataError(f"state: expected a position, found epoch {epoch!r:.40}, batch {next_batch!r:.40}")
-        self.seek(epoch, next_batch)
+            # Not bool, which is an int, too, and could be the number of another field.
+            is_number = type(state[name]) is int and 0 <= state[name] < 1 << 63
+            if name in ("num_rows", "num_parts", "epoch", "next_batch") and not is_number:
+                raise InvalidDataError(f"state: {name}: expected an integer of 0 or more, found {state[name]!r:.40}")
+        if any(state[name] != own[name] for name in ("num_rows", "num_parts", "parts", "row_selection")):
+            other, this = _describe_data(state), _describe_data(own)
+            difference = f"{other}, not {this}" if other != this else f"{this} of other lengths"
+            raise InvalidDataError(f"state: this checkpoint belongs to other data: {difference}")
+        self.seek(state["epoch"], state["next_batch"])
 
     def __repr__(self) -> str:
         shuffled = "in order" if self.order.seed is None else f"shuffled with seed {self.order.seed}"
@@ -393,6 +399,12 @@ class ArrayBatches:
                 for name, values in self._arrays.pad(arrays).items()
             }
             yield batch if self._arrays.transform is None else self._arrays.transform(batch)
+
+
+def _describe_data(state: Mapping[str, Any]) -> str:
+    """Return the rows and parts that a state belongs to."""
+    selection = f" ({state['row_selection']!s:.200})" if state["row_selection"] else ""
+    return f"{format_count(state['num_rows'], 'row')} in {format_count(state['num_parts'], 'part')}{selection}"
 
 
 class _RecordBatches:

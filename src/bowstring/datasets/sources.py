@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from glob import has_magic
 from pathlib import Path
 from typing import TypeAlias, cast
-from urllib.parse import quote
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.dataset import Dataset, DatasetPart
@@ -90,7 +89,7 @@ def _describe(source: str | os.PathLike[str] | DatasetLocations) -> Iterator[tup
         yield describe_served(source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source))
     else:
         for file in list_files(source):
-            yield _describe_file(file, file if is_url(file) else f"file://{quote(os.path.abspath(file))}")
+            yield _describe_file(file, file if is_url(file) else FileRequest.to_uri(file))
 
 
 def list_files(source: str | os.PathLike[str]) -> list[str]:

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from bowstring.datatypes.c_schema_export import export_schema
-from bowstring.errors import InvalidArgumentError, escape_unprintable
+from bowstring.errors import InvalidArgumentError, NotFoundError, escape_unprintable
+from bowstring.pyarrow_names import explain_missing_attributes
 
 if TYPE_CHECKING:
     from bowstring.datatypes.field import Field, Metadata
 
 
+@explain_missing_attributes
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False, eq=False)
 class DataType:
     """The base of all data types.
@@ -39,6 +41,12 @@ class DataType:
         """The number of child fields."""
         return len(self.fields)
 
+    def field(self, i: int) -> Field:
+        """Return a child field by index. Raises `NotFoundError` if there is none."""
+        if not is_integer_within(i, -len(self.fields), len(self.fields) - 1):
+            raise NotFoundError(f"expected the name or the index of one field of {self}, found {i!r:.100}")
+        return self.fields[i]
+
     def aliases(self) -> tuple[str, ...]:
         """The names of a type without children, first its `str`."""
         return () if self.fields else (str(self),)
@@ -59,7 +67,8 @@ class DataType:
         return hash(str(self))
 
     def equals(self, other: object, check_metadata: bool = False) -> bool:
-        """Return whether two types are equal, with `check_metadata` also in the custom metadata of all their fields.
+        """Return whether two types are equal, with `check_metadata` also in the names and the custom metadata of all
+        their fields; the names of the children of lists, maps and runs are not significant.
 
         As for `==`, `other` is a type, or a name such as "int64"; `bowstring.datatypes.as_type` converts types of
         other libraries.
@@ -71,9 +80,11 @@ class DataType:
         return self.child_field_metadata() == other.child_field_metadata()
 
     def child_field_metadata(self) -> tuple[object, ...]:
-        """The custom metadata of the fields at every depth, hashable. `==` and `hash` ignore it."""
+        """The names and custom metadata of the fields at every depth, hashable. `==` and `hash` ignore the metadata,
+        and the names of the children of lists, maps and runs.
+        """
         fields = self.fields
-        return tuple((frozenset(f.pairs), f.type.child_field_metadata()) for f in fields) if fields else ()
+        return tuple((f.name, frozenset(f.pairs), f.type.child_field_metadata()) for f in fields) if fields else ()
 
     def __str__(self) -> str:
         return self.NAME

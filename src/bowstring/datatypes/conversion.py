@@ -40,17 +40,27 @@ def as_type(value: object, what: str = "a data type") -> DataType:
     raise InvalidArgumentError(f"{what}: expected a type such as bs.int32() or 'int32', found {value!r:.100}")
 
 
-def field(name: str, type: TypeLike, nullable: bool = True, metadata: MetadataLike = None) -> Field:
-    """Create a field: a named, typed column or child.
+def field(
+    name: str | SupportsArrowSchema,
+    type: TypeLike | None = None,
+    nullable: bool | None = None,
+    metadata: MetadataLike = None,
+) -> Field:
+    """Create a field: a named, typed column or child, nullable by default. Or import one of another library.
 
-    The type is one of Bowstring or of another library, or a name such as "int64". Raises `InvalidArgumentError` if the
-    name is not a string, or for any other object as the type.
+    The type is one of Bowstring or of another library, or a name such as "int64". The other arguments replace those of
+    an imported field. Raises `InvalidArgumentError` if the name is not a string, or for any other object as the type.
 
     >>> bs.field("tags", bs.list_("string"), nullable=False)
     Field(tags: list<item: string> not null)
     """
-    check_field_name(name)
-    return Field(name, as_type(type, f"field {name!r}"), nullable, as_metadata(metadata))
+    if not isinstance(name, str) and hasattr(name, "__arrow_c_schema__"):
+        imported: Field = import_field_if_foreign(name)
+        imported = imported if type is None else imported.with_type(as_type(type, f"field {imported.name!r}"))
+        imported = imported if nullable is None else imported.with_nullable(nullable)
+        return imported if metadata is None else imported.with_metadata(metadata)
+    check_field_name(name)  # type: ignore[arg-type]
+    return Field(name, as_type(type, f"field {name!r}"), nullable is not False, as_metadata(metadata))  # type: ignore[arg-type]
 
 
 def import_field_if_foreign(value: Any) -> Any:

@@ -14,6 +14,7 @@ from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.nested import Dictionary
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
+from bowstring.fork_safe_imports import completed_before_forks
 
 NAME_KEY = b"ARROW:extension:name"
 METADATA_KEY = b"ARROW:extension:metadata"
@@ -119,7 +120,8 @@ _CANONICAL = {
 
 def _import_canonical_module(name: str) -> None:
     if name in _CANONICAL:
-        import_module(f"bowstring.datatypes.canonical.{_CANONICAL[name]}")
+        with completed_before_forks():
+            import_module(f"bowstring.datatypes.canonical.{_CANONICAL[name]}")
 
 
 def register_extension_type(extension: _AnyExtension) -> _AnyExtension:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from bowstring.datatypes.base import DataType, check_text
 from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.errors import InvalidArgumentError, escape_unprintable
+from bowstring.pyarrow_names import explain_missing_attributes
 
 Metadata: TypeAlias = tuple[tuple[bytes, bytes], ...]
 """Custom metadata: key-value pairs in order. A key can occur more than once."""
@@ -37,6 +38,7 @@ def _as_bytes(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else bytes(memoryview(text))
 
 
+@explain_missing_attributes
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Field:
     """A named, typed column or child.

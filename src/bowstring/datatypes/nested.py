@@ -15,8 +15,25 @@ DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4
 """ARROW_FLAG_DICTIONARY_ORDERED and ARROW_FLAG_MAP_KEYS_SORTED of the C data interface."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class BaseList(DataType):
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _UnnamedChildren(DataType):
+    """A type that is equal to others whose children have other names, as in pyarrow: producers choose them freely."""
+
+    def _identity(self) -> tuple[object, ...]:
+        """What makes two types of this class equal."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return False
+        return self is other or self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.__class__, self._identity()))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class BaseList(_UnnamedChildren):
     """The base of the list types.
 
     >>> [isinstance(type, bs.datatypes.BaseList) for type in (bs.list_view("int8"), bs.map_("int8", "int8"))]
@@ -24,6 +41,9 @@ class BaseList(DataType):
     """
 
     value_field: Field
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.value_field.type, self.value_field.nullable
 
     @property
     def value_type(self) -> DataType:
@@ -39,7 +59,7 @@ class BaseList(DataType):
         return f"{self.NAME}<{self.value_field._to_string()}>"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class List(BaseList):
     """Lists with 32-bit offsets.
 
@@ -51,7 +71,7 @@ class List(BaseList):
     C_FORMAT: ClassVar[bytes] = b"+l"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class LargeList(BaseList):
     """Lists with 64-bit offsets.
 
@@ -63,7 +83,7 @@ class LargeList(BaseList):
     C_FORMAT: ClassVar[bytes] = b"+L"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class ListView(BaseList):
     """Lists with 32-bit offsets and sizes, in any order.
 
@@ -75,7 +95,7 @@ class ListView(BaseList):
     C_FORMAT: ClassVar[bytes] = b"+vl"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class LargeListView(BaseList):
     """Lists with 64-bit offsets and sizes, in any order.
 
@@ -87,7 +107,7 @@ class LargeListView(BaseList):
     C_FORMAT: ClassVar[bytes] = b"+vL"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class FixedSizeList(BaseList):
     """Lists of exactly `list_size` elements.
 
@@ -99,6 +119,9 @@ class FixedSizeList(BaseList):
 
     def __post_init__(self) -> None:
         check_size("a fixed-size list's size", self.list_size)
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.value_field.type, self.value_field.nullable, self.list_size
 
     def c_format(self) -> bytes:
         """Return the format string."""
@@ -150,6 +173,12 @@ class Struct(DataType):
     def __getitem__(self, key: str | int) -> Field:
         return self.field(key)
 
+    def __len__(self) -> int:
+        return len(self.children)
+
+    def __bool__(self) -> bool:
+        return True  # also without fields
+
     def __iter__(self) -> Iterator[Field]:
         return iter(self.children)
 
@@ -157,8 +186,8 @@ class Struct(DataType):
         return f"struct<{', '.join(f._to_string() for f in self.children)}>"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class Map(DataType):
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Map(_UnnamedChildren):
     """Lists of key-value pairs: lists of structs of a key and a value.
 
     Entries and keys are not nullable, even if their fields were: files that declare it are valid for some writers, but
@@ -182,6 +211,13 @@ class Map(DataType):
         if self.entries_field.nullable or self.key_field.nullable:
             entries = Struct((self.key_field.with_nullable(False), self.item_field))
             object.__setattr__(self, "entries_field", self.entries_field.with_type(entries).with_nullable(False))
+
+    def _identity(self) -> tuple[object, ...]:
+        return (
+            *((f.type, f.nullable) for f in self.entries_field.type.fields),
+            self.entries_field.nullable,
+            self.keys_sorted,
+        )
 
     @property
     def key_field(self) -> Field:
@@ -246,6 +282,11 @@ class Union(DataType):
         """The fields, in order."""
         return self.children
 
+    @property
+    def type_codes(self) -> list[int]:
+        """The type ids, in order."""
+        return list(self.type_ids)
+
     def c_format(self) -> bytes:
         """Return the format string."""
         return b"+u%c:%s" % (self.mode[0].encode(), ",".join(map(str, self.type_ids)).encode())
@@ -295,8 +336,8 @@ class Dictionary(DataType):
         return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
 
 
-@dataclass(frozen=True, slots=True, repr=False)
-class RunEndEncoded(DataType):
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class RunEndEncoded(_UnnamedChildren):
     """Runs of equal values: the end and the value of each run.
 
     >>> bs.run_end_encoded("int32", "string").value_type
@@ -312,6 +353,9 @@ class RunEndEncoded(DataType):
         ends = self.run_ends_field.type
         if not isinstance(ends, Int) or not ends.is_signed or ends.bit_width == 8:
             raise InvalidArgumentError(f"run ends are int16, int32 or int64, not {ends}")
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.run_ends_field.type, self.values_field.type, self.values_field.nullable
 
     @property
     def run_end_type(self) -> DataType:

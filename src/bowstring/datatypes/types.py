@@ -474,30 +474,34 @@ def map_(key_type: TypeLike, item_type: TypeLike, keys_sorted: bool = False) -> 
     return Map(field("entries", entries, nullable=False), keys_sorted)
 
 
-def union(fields: FieldsLike, mode: Literal["sparse", "dense"], type_ids: Sequence[int] | None = None) -> Union:
-    """Values of one of several types; the type ids are 0, 1, … by default."""
-    children = as_fields(fields)
-    return Union(mode, children, tuple(range(len(children)) if type_ids is None else type_ids))
+def union(child_fields: FieldsLike, mode: Literal["sparse", "dense"], type_codes: Sequence[int] | None = None) -> Union:
+    """Values of one of several types; the type ids are 0, 1, … by default.
+
+    >>> bs.union({"n": "int64", "s": "string"}, "dense") == bs.dense_union({"n": "int64", "s": "string"})
+    True
+    """
+    children = as_fields(child_fields)
+    return Union(mode, children, tuple(range(len(children)) if type_codes is None else type_codes))
 
 
-def sparse_union(fields: FieldsLike, type_ids: Sequence[int] | None = None) -> Union:
+def sparse_union(child_fields: FieldsLike, type_codes: Sequence[int] | None = None) -> Union:
     """A union whose children have the union's length.
 
     >>> bs.array([1, "a"], bs.sparse_union({"n": "int64", "s": "string"}))
     <bowstring.Array sparse_union<n: int64=0, s: string=1>[2]>
     [1, "a"]
     """
-    return union(fields, "sparse", type_ids)
+    return union(child_fields, "sparse", type_codes)
 
 
-def dense_union(fields: FieldsLike, type_ids: Sequence[int] | None = None) -> Union:
+def dense_union(child_fields: FieldsLike, type_codes: Sequence[int] | None = None) -> Union:
     """A union whose children have only their own values.
 
     >>> bs.array([1, "a"], bs.dense_union({"n": "int64", "s": "string"}))
     <bowstring.Array dense_union<n: int64=0, s: string=1>[2]>
     [1, "a"]
     """
-    return union(fields, "dense", type_ids)
+    return union(child_fields, "dense", type_codes)
 
 
 def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False) -> Dictionary:

@@ -124,3 +124,12 @@ def format_percent(share: float) -> str:
     ['0.0 %', '< 0.1 %', '0.1 %', '25.0 %', '100.0 %']
     """
     return "< 0.1 %" if 0 < share < 0.0005 else f"{100 * share:.1f} %"
+
+
+def complete_year(text: str) -> str:
+    """Return the text of a `datetime64` with a year of at least four digits, as in ISO 8601: NumPy's -5 is -005.
+
+    >>> complete_year("-005-12-31")
+    '-0005-12-31'
+    """
+    return f"-0{text[1:]}" if text[:1] == "-" and text[4:5] == "-" else text

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bowstring.display.printable_text import display_width, fit_to_width, terminal_width, to_printable
+from bowstring.display.printable_text import complete_year, display_width, fit_to_width, terminal_width, to_printable
 from bowstring.display.tables import to_html_table
 from bowstring.errors import BowstringError, format_count
 
@@ -42,7 +42,7 @@ def format_value(value: Any) -> str:
     elif isinstance(value, dict):
         text = "{" + ", ".join(f"{key}: {format_value(element)}" for key, element in value.items()) + "}"
     else:
-        text = str(value)
+        text = complete_year(str(value)) if type(value).__name__ == "datetime64" else str(value)
     return fit_to_width(to_printable(text), MAX_VALUE_WIDTH)
 
 

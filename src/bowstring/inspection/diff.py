@@ -57,7 +57,7 @@ def find_schema_differences(left: Schema, right: Schema, check_metadata: bool = 
             else:
                 yield f"column {field.name!r}: the type is {left_type} on the left, {right_type} on the right"
         elif check_metadata and not field.type.equals(other.type, True):
-            yield f"column {field.name!r}: fields inside differ in custom metadata"
+            yield f"column {field.name!r}: fields inside differ in name or custom metadata"
         if field.nullable != other.nullable:
             yield f"column {field.name!r}: nullable is {field.nullable} on the left, {other.nullable} on the right"
         if check_metadata and sorted(field.pairs) != sorted(other.pairs):

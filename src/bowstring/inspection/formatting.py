@@ -19,6 +19,7 @@ import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import TimestampWithOffset
+from bowstring.display.printable_text import complete_year
 from bowstring.errors import InvalidArgumentError, prefix_errors
 from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.buffer_sizes import sum_buffer_sizes
@@ -144,7 +145,7 @@ def to_json_value(value: Any) -> Any:
     if isinstance(value, np.timedelta64):
         return _format_duration(int(value.astype(np.int64)), _DECIMALS_BY_UNIT.get(np.datetime_data(value.dtype)[0], 0))
     if isinstance(value, np.datetime64):
-        return str(value)
+        return complete_year(str(value))
     if isinstance(value, np.generic | np.ndarray):
         return to_json_value(value.tolist())
     if isinstance(value, dict):
@@ -173,7 +174,7 @@ def _format_timestamp_with_offset(value: TimestampWithOffset) -> str:
     minutes = int(value.offset_minutes)
     hours, rest = divmod(abs(minutes), 60)
     local = value.timestamp + np.timedelta64(minutes, "m")
-    return f"{local}{'-' if minutes < 0 else '+'}{hours:02d}:{rest:02d}"
+    return f"{complete_year(str(local))}{'-' if minutes < 0 else '+'}{hours:02d}:{rest:02d}"
 
 
 def format_json_line(names: Sequence[str], row: Sequence[Any], ascii_only: bool = False) -> str:

@@ -28,11 +28,14 @@ def import_pyarrow() -> Any:
     return pa
 
 
-def is_expression(value: object) -> bool:
-    """Whether a value is an expression of pyarrow, such as ``bs.compute.field("n") > 1``."""
+def find_expression(value: object) -> Any:
+    """Return an expression of pyarrow, such as ``bs.compute.field("n") > 1``; None for anything else."""
     # Nobody has an expression unless pyarrow was imported.
     pc = sys.modules.get("pyarrow.compute")
-    return pc is not None and isinstance(value, pc.Expression)
+    if pc is None:
+        return None
+    value = getattr(value, "pyarrow_expression", value)
+    return value if isinstance(value, pc.Expression) else None
 
 
 def array_to_pyarrow(array: ArrayData) -> Any:

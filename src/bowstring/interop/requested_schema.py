@@ -15,7 +15,7 @@ from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, schema_from_field
-from bowstring.errors import InvalidDataError, TypeMismatchError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
 from bowstring.kernels.cast import cast
 from bowstring.layouts.base import ArrayData
@@ -81,8 +81,8 @@ def _convert_column(
         return chunks, type_
     try:
         return [cast(chunk, requested_type) for chunk in chunks], requested_type
-    except (TypeMismatchError, InvalidDataError):
-        return chunks, type_  # a value would change: a producer may ignore the request
+    except (InvalidArgumentError, InvalidDataError):
+        return chunks, type_  # a value would change, or does not fit: a producer may ignore the request
 
 
 # Types with the same values in different representations

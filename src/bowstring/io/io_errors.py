@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
@@ -22,6 +21,7 @@ from bowstring.errors import (
     ResourceError,
     TruncatedError,
     WouldBlockError,
+    limit_hint,
     translate_os_error,
 )
 
@@ -91,8 +91,7 @@ def translate_io_error(error: Exception, name: str, operation: str = "read", pat
     if isinstance(error, EOFError):
         return TruncatedError(f"{name}: {error}")
     if cause is not None:
-        hint = " for `ulimit -f`, which also limits shared memory" if cause.errno == errno.EFBIG else ""
-        return translate_os_error(cause, f"{name}: cannot be {operation}: {text}{hint}", path)
+        return translate_os_error(cause, f"{name}: cannot be {operation}: {text}{limit_hint(cause)}", path)
     if isinstance(error, ValueError) and "closed" in text:
         return ClosedError(f"{name}: {error}")
     return ResourceError(f"{name}: cannot be {operation}: {kinds[0]}: {error}")

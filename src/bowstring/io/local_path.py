@@ -6,17 +6,19 @@ uses `os`.
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from glob import glob
-from pathlib import PosixPath
+from pathlib import Path, PosixPath
 from typing import TypeAlias
 
-from bowstring.errors import translate_os_error
+from bowstring.errors import MissingFileError, translate_os_error
 from bowstring.io.store_path import FolderEntry, StorePath
 
+_LOG = logging.getLogger(__name__)
 # Each attempt fails only if another job removes the empty folder in the same instant.
 MKDIR_ATTEMPTS = 10
 
@@ -66,7 +68,10 @@ class LocalPath(PosixPath):
                 os.link(temporary, self)
             except FileExistsError:
                 return False
-            self.parent.sync()
+            try:
+                self.parent.sync()
+            except OSError as problem:  # the file exists: after an error, the caller would create another one
+                _LOG.warning("%s: exists, but may be lost if the host fails: %s", self, problem.strerror)
         except OSError as problem:
             raise translate_os_error(problem, f"{self}: cannot be created: {problem.strerror}") from problem
         finally:
@@ -111,6 +116,14 @@ class LocalPath(PosixPath):
 
 Folder: TypeAlias = LocalPath | StorePath
 """A path with the methods that `pathlib.Path` and `StorePath` share, and the methods of `LocalPath`."""
+
+
+def absolute_path(path: str | os.PathLike[str]) -> str:
+    """The absolute path. Raises `MissingFileError` for a relative one in a working folder that was removed."""
+    try:
+        return str(Path(path).absolute())
+    except FileNotFoundError as error:
+        raise MissingFileError(f"{os.fspath(path)}: the working folder was removed", error, os.fspath(path)) from None
 
 
 def as_folder(path: str | os.PathLike[str] | StorePath) -> Folder:

@@ -6,7 +6,6 @@ import io
 import os
 import socket
 import stat
-import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from typing import Any, TypeAlias
@@ -27,7 +26,7 @@ from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import GrowingFile, StreamSource
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.descriptors import map_file, pwrite_all
-from bowstring.memory.unnamed_file import check_free_space, open_unnamed_file, order_folders
+from bowstring.memory.unnamed_file import check_free_space, find_folders, open_unnamed_file
 
 RandomAccessSource: TypeAlias = MemorySource | RangeSource
 """A source with random access, local or remote."""
@@ -35,6 +34,8 @@ AnySource: TypeAlias = RandomAccessSource | StreamSource
 """A source of bytes, with random access or sequential."""
 # A file object allocates this much for each call, whatever length a message claims.
 _MAX_READ_BYTES = 1 << 20
+_MAX_COPIED_FILE_BYTES = 1 << 16
+"""Reading a file of this size takes as long as mapping it, and a process has 65,530 mappings (vm.max_map_count)."""
 _DECOMPRESSOR_MODULES = ("gzip", "bz2", "lzma", "_compression")
 
 
@@ -182,10 +183,11 @@ def open_growing(source: Any, timeout_s: float | None) -> StreamSource:
 
 
 def map_descriptor(descriptor: int, name: str) -> MemorySource:
-    """Map the regular file of a descriptor. The source owns the descriptor."""
+    """Map the regular file of a descriptor, or copy a small one. The source owns the descriptor."""
     try:
         size_bytes = os.fstat(descriptor).st_size
-        owner: Any = map_file(descriptor, size_bytes) if size_bytes else b""
+        is_copied = size_bytes <= _MAX_COPIED_FILE_BYTES
+        owner: Any = os.pread(descriptor, size_bytes, 0) if is_copied else map_file(descriptor, size_bytes)
         return MemorySource(Memory(owner), name, descriptor)
     except OSError as error:
         os.close(descriptor)
@@ -318,7 +320,7 @@ def read_into_memory(source: StreamSource, max_bytes: int) -> MemorySource:
 
 def download(source: RangeSource) -> MemorySource:
     """Copy a remote file to a temporary file without a name, and map that. Raises `ResourceError` without space."""
-    descriptor, folder = open_unnamed_file(order_folders([[tempfile.gettempdir(), "/var/tmp"]]))
+    descriptor, folder = open_unnamed_file(find_folders())
     try:
         check_free_space(folder, source.size, source.name)
         for offset in range(0, source.size, MAX_ROUND_BYTES):

@@ -42,15 +42,16 @@ def open_file(
 ) -> FileReader:
     """Open an Arrow file («IPC File Format») for random access.
 
-    `source` is a path (mapped), bytes or anything with the buffer protocol (used in place), a URL or what `fsspec.open`
-    returns (read by ranges), a binary file object or a descriptor (mapped if it is a regular file, else read by ranges
-    if it can seek, else read whole: `LimitError` for more than `max_piped_bytes`). `columns` are names or indices of
-    the columns to read, in that order. Reads the footer only. Raises `FormatMismatchError` for a stream or a foreign
-    format, `TruncatedError` for a file that is cut off, `MissingFileError` for a path or URL that does not exist,
-    `AccessDeniedError`, `IsDirectoryError` and other errors that are also an `OSError`, `NotFoundError` for an unknown
-    column; for URLs `MissingExtraError` if fsspec or the store's package is missing, `AccessDeniedError` for status 401
-    and 403, `ConnectionLostError` for a refused connection or an unknown host, `DeadlineError` for a timeout (the
-    store's, or five minutes), and `TruncatedError` for a short reply.
+    `source` is a path (mapped, or up to 64 KiB copied), bytes or anything with the buffer protocol (used in place), a
+    URL or what `fsspec.open` returns (read by ranges), a binary file object or a descriptor (as a path if it is a
+    regular file, else read by ranges if it can seek, else read whole: `LimitError` for more than `max_piped_bytes`).
+    `columns` are names or indices of the columns to read, in that order. Reads the footer only. Raises
+    `FormatMismatchError` for a stream or a foreign format, `TruncatedError` for a file that is cut off,
+    `MissingFileError` for a path or URL that does not exist, `AccessDeniedError`, `IsDirectoryError` and other errors
+    that are also an `OSError`, `NotFoundError` for an unknown column; for URLs `MissingExtraError` if fsspec or the
+    store's package is missing, `AccessDeniedError` for status 401 and 403, `ConnectionLostError` for a refused
+    connection or an unknown host, `DeadlineError` for a timeout (the store's, or five minutes), and `TruncatedError`
+    for a short reply.
 
     >>> table = bs.table({"city": ["Riga", "Lima", None], "people": [605_273, 10_092_000, 7]})
     >>> with bs.new_file("cities.arrow", table.schema) as writer:
@@ -77,10 +78,10 @@ def open_stream(
 ) -> StreamReader:
     """Open an Arrow stream («IPC Streaming Format») and read its schema.
 
-    `source` is a path (mapped, nothing is copied), bytes or anything with the buffer protocol (used in place), a URL or
-    what `fsspec.open` returns, a binary file object such as `sys.stdin.buffer`, a descriptor or a socket (read on
-    demand, never beyond the stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for a file
-    or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes `DeadlineError`.
+    `source` is a path (mapped, or up to 64 KiB copied), bytes or anything with the buffer protocol (used in place), a
+    URL or what `fsspec.open` returns, a binary file object such as `sys.stdin.buffer`, a descriptor or a socket (read
+    on demand, never beyond the stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for a
+    file or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes `DeadlineError`.
 
     With `follow=True` the file at a path may grow, and is copied: at its end, the reader waits for more bytes, also for
     the schema, until the stream's end marker. It raises `DeadlineError` if none arrive for `timeout_s` seconds,

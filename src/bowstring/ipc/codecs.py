@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -37,6 +38,7 @@ _BLOCK_BYTES = 1 << 20
 _PIECE_BYTES = 1 << 19
 
 
+@cache
 def import_lz4_frame() -> Any:
     """Return the module for LZ4 frames. Raises `MissingExtraError` if it is not installed."""
     with require_package("lz4", EXTRA):
@@ -44,6 +46,7 @@ def import_lz4_frame() -> Any:
     return lz4.frame
 
 
+@cache
 def import_zstandard() -> Any:
     """Return the module for Zstandard. Raises `MissingExtraError` if it is not installed."""
     with require_package("zstandard", EXTRA):

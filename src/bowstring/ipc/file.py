@@ -442,10 +442,7 @@ class FileReader(Closable):
         [[2], [3, 4]]
         """
         parsed, selected = parse_filters(filters, self.ipc_schema.schema), self._select_columns().indices
-        candidates: Sequence[int] = range(self.num_record_batches)
-        statistics = self.read_statistics(parsed.column_indices)
-        if statistics is not None:
-            candidates = np.flatnonzero(statistics.may_match(parsed)).tolist()
+        candidates = self.find_candidates(parsed)
         if selected is None:
             yield from filter_batches(self._iter_candidates(candidates, parsed), parsed)
             return
@@ -454,6 +451,14 @@ class FileReader(Closable):
         filters_of_columns = parsed.with_column_indices({index: at for at, index in enumerate(columns)})
         batches = reader._iter_candidates(candidates, filters_of_columns)
         yield from filter_batches(batches, filters_of_columns, len(selected))
+
+    def find_candidates(self, filters: Filters) -> list[int]:
+        """Return the indices of the batches that may have rows which match filters of all columns of the file."""
+        statistics = self.read_statistics(filters.column_indices)
+        if statistics is None:
+            return list(range(self.num_record_batches))
+        candidates: list[int] = np.flatnonzero(statistics.may_match(filters)).tolist()
+        return candidates
 
     def _iter_candidates(self, indices: Iterable[int], _filters: Filters) -> Iterator[RecordBatch]:
         """Iterate over the record batches at `indices`, except batches that can't have matching rows."""

@@ -64,4 +64,5 @@ def get_ipc_schema(table: FlatTable, limits: ReadLimits, key_parts: Sequence[Byt
             if len(_cache) >= _MAX_CACHED or total_bytes + len(data) > _MAX_CACHED_BYTES:
                 _cache.clear()
             _cache[key] = cached
-    return cached.ipc_schema
+        return cached.ipc_schema
+    return cached.ipc_schema.with_table(table)

@@ -44,7 +44,7 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
     source = array.type
     target_type = as_type(target_type, "cast")
     if source == target_type:
-        return array
+        return array.with_layout(layout_of(target_type))  # with the names of its fields
     check_expanded_array(array)
     try:
         for source_types, target_types, convert in _CASTS:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from bowstring.datatypes.types import Bool, Int
 from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.registry import layout_of, primitive_layout
 
 MaskLike: TypeAlias = Sequence[bool | None] | Values | ArrayData
+NullSelection: TypeAlias = Literal["drop", "emit_null"]
+"""What the null of a mask does."""
 
 
 def mask_to_indices(mask: MaskLike, length: int) -> Indices:
@@ -25,7 +29,25 @@ def mask_to_indices(mask: MaskLike, length: int) -> Indices:
     return np.flatnonzero(booleans)
 
 
+def mask_to_nullable_indices(mask: MaskLike, length: int, null_selection_behavior: str) -> ArrayData | None:
+    """Return the indices of the slots that a mask selects, and null for null; None if nulls are dropped.
+
+    Raises as `mask_to_indices`, and for a behavior other than "drop" and "emit_null".
+    """
+    if null_selection_behavior not in ("drop", "emit_null"):
+        raise InvalidArgumentError(
+            f"null_selection_behavior: expected 'drop' or 'emit_null', found {null_selection_behavior!r:.100}"
+        )
+    if null_selection_behavior == "drop":
+        return None
+    booleans = mask if isinstance(mask, ArrayData) else layout_of(Bool()).from_pylist(list(mask))
+    valid = booleans.layout.logical_validity_mask(booleans)
+    selected = mask_to_indices(booleans if valid is None else _to_booleans(booleans) | ~valid, length)
+    return primitive_layout(Int(64)).create_array(selected, None if valid is None else valid[selected])
+
+
 def _to_booleans(mask: Any) -> Values:
+    """Return a mask as NumPy booleans, false for null. Raises `InvalidArgumentError` if it is not boolean."""
     if isinstance(mask, ArrayData):
         layout = mask.layout.storage
         if not isinstance(layout, BooleanLayout):

@@ -12,7 +12,6 @@ encoded, run-end encoded and extension arrays compare by their values.
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,6 +34,7 @@ from bowstring.kernels.comparison import COMPARISONS, compare, get_order_keys
 from bowstring.kernels.value_field import extract_value_field
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.construction import to_python
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.factorize import factorize, scatter_valid
@@ -194,6 +194,7 @@ def _create_predicate(index: int, field: Field, symbol: Operator, value: object)
     if not is_orderable(layout):
         raise TypeMismatchError(f"values of {field.type} have no order: only 'is null' and 'is not null' are supported")
     if symbol in ("in", "not in"):
+        value = to_python(value)
         if isinstance(value, str | bytes) or not isinstance(value, Iterable):
             raise InvalidArgumentError(f"expected a list of values after {symbol!r}")
         # A value that the type can't represent equals none of the column's.
@@ -230,6 +231,7 @@ class _FilterValue:
 
 def _find_filter_value(type_: t.DataType, value: Any) -> _FilterValue:
     """Return the position of a value in the order of a type. Raises `TypeMismatchError` if they can't be compared."""
+    value = to_python(value)
     if value is None:
         raise InvalidArgumentError("a comparison with null is never true: use 'is null' or 'is not null'")
     while isinstance(type_, t.Dictionary | t.RunEndEncoded):
@@ -300,8 +302,6 @@ def _find_slot(type_: t.DataType, exact: Fraction, low: int, high: int) -> _Filt
 
 def _find_time(type_: Any, value: Any) -> _FilterValue:
     """As `_find_filter_value`, for values that may be finer than the unit of a temporal type, or out of its range."""
-    if isinstance(type_, t.Timestamp) and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
-        value = dt.datetime.combine(value, dt.time())
     finer_class = t.Timestamp if isinstance(type_, t.Date) else type(type_)
     limits = np.iinfo(primitive_layout(type_).dtype)
     first_error: TypeMismatchError | None = None

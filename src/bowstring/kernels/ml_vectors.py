@@ -9,6 +9,7 @@ has its `size`, and the `values` at some `indices`. Matrices have their values c
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -39,6 +40,17 @@ _MATRIX_FIELDS = {
     "isTransposed": t.Bool(),
 }
 _SPARSE = 0
+
+
+class MalformedRowError(InvalidDataError):
+    """A vector or matrix that is malformed."""
+
+    def __init__(self, kind: str, row: int, text: str) -> None:
+        super().__init__(f"{kind} {row}: {text}")
+        self.kind, self.row, self.text = kind, row, text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.kind, self.row, self.text)
 
 
 def is_vector(data_type: t.DataType) -> bool:
@@ -104,9 +116,10 @@ def vector_sizes(array: ArrayData) -> Indices:
 def read_vectors(array: ArrayData) -> StoredVectors:
     """Return the stored values of vectors; values are copied unless they are contiguous.
 
-    Raises `InvalidDataError` if indices are out of range, or not as many as values.
+    Raises `InvalidDataError` if indices are out of range, or not as many as values, or anything that is needed is null.
     """
     types, _, indices, values = _columns(array)
+    _check_nulls(array)
     sizes, is_sparse = vector_sizes(array), types.buffer_values(1) == _SPARSE
     starts, counts = offsets_and_sizes(values)
     counts = _zero_nulls(array, counts)
@@ -114,14 +127,14 @@ def read_vectors(array: ArrayData) -> StoredVectors:
     is_wrong = is_sparse & (_zero_nulls(array, index_counts) != counts)
     if is_wrong.any():
         row = find_first_true(is_wrong)
-        raise InvalidDataError(f"vector {row}: has {index_counts[row]} indices and {counts[row]} values")
+        raise MalformedRowError("vector", row, f"has {index_counts[row]} indices and {counts[row]} values")
     sparse_indices = None
     if is_sparse.any():
         sparse_indices = _gather(indices, index_starts[is_sparse], counts[is_sparse]).astype(np.int64)
         if not is_sparse.all():
             given_indices, sparse_indices = sparse_indices, _count_within(counts)
             sparse_indices[np.repeat(is_sparse, counts)] = given_indices
-        _check_indices("vector", sparse_indices, sizes, counts)
+        _check_indices("vector", sparse_indices, sizes, np.repeat(np.arange(array.length), counts))
     return StoredVectors(sizes, counts, _gather(values, starts, counts), sparse_indices)
 
 
@@ -223,7 +236,7 @@ def _read_matrices(array: ArrayData) -> tuple[Indices, Values, Values]:
         if (lengths < 0).any() or bounds[0].any() or (bounds[1] != counts_of_sparse).any():
             raise InvalidDataError("the pointers of a sparse matrix do not ascend from 0 to its number of values")
         indices = _gather(row_indices, index_starts[is_sparse], counts_of_sparse)
-        _check_indices("matrix", indices, minor[is_sparse], counts_of_sparse)
+        _check_indices("matrix", indices, minor, np.repeat(np.flatnonzero(is_sparse), counts_of_sparse))
         lines = np.repeat(_count_within(major_of_sparse), lengths)
         positions[np.repeat(is_sparse, counts)] = lines * np.repeat(minor[is_sparse], counts_of_sparse) + indices
     lines, indices = np.divmod(positions, np.repeat(minor, counts))
@@ -242,18 +255,39 @@ def _zero_nulls(array: ArrayData, numbers: Values) -> Indices:
     return numbers.astype(np.int64) if valid is None else np.where(valid, numbers, 0).astype(np.int64)
 
 
+def _check_nulls(array: ArrayData) -> None:
+    """Raise `InvalidDataError` if a vector has a null that its type does not allow."""
+    valid, columns = array.validity_mask(), _columns(array)
+    is_sparse = columns[0].buffer_values(1) == _SPARSE
+    for name, column in zip(_VECTOR_FIELDS, columns, strict=True):
+        is_needed = is_sparse if name in ("size", "indices") else np.ones(array.length, np.bool_)
+        is_needed = is_needed if valid is None else is_needed & valid
+        has_value = column.validity_mask()
+        if has_value is not None and (is_needed & ~has_value).any():
+            raise MalformedRowError("vector", find_first_true(is_needed & ~has_value), f"{name}: found null")
+        is_element = column.children[0].validity_mask() if column.children else None
+        if is_element is not None and is_needed.any():
+            rows = np.flatnonzero(is_needed)
+            starts, sizes = (each[rows] for each in offsets_and_sizes(column))
+            is_null = ~is_element[range_indices(starts, sizes)]
+            if is_null.any():
+                row = int(np.repeat(rows, sizes)[find_first_true(is_null)])
+                raise MalformedRowError("vector", row, f"{name}: found null")
+
+
 def _check_sizes(kind: str, sizes: Indices) -> Indices:
     if (sizes < 0).any():
         row = find_first_true(sizes < 0)
-        raise InvalidDataError(f"{kind} {row}: the size {sizes[row]} is negative")
+        raise MalformedRowError(kind, row, f"the size {sizes[row]} is negative")
     return sizes
 
 
-def _check_indices(kind: str, indices: Values, sizes: Indices, counts: Indices) -> None:
-    """Raise `InvalidDataError` if one of the indices of each row is not below its size."""
-    is_wrong = (indices < 0) | (indices >= np.repeat(sizes, counts))
+def _check_indices(kind: str, indices: Values, sizes: Indices, rows: Indices) -> None:
+    """Raise `InvalidDataError` if an index is not below the size of its row."""
+    is_wrong = (indices < 0) | (indices >= sizes[rows])
     if is_wrong.any():
-        raise InvalidDataError(f"the index {indices[find_first_true(is_wrong)]} is not within its {kind}")
+        first = find_first_true(is_wrong)
+        raise MalformedRowError(kind, int(rows[first]), f"the index {indices[first]} is not below {sizes[rows[first]]}")
 
 
 def _count_within(counts: Indices) -> Indices:

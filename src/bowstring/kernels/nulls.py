@@ -16,6 +16,7 @@ from bowstring.kernels.encode import run_end_decode
 from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.layouts.base import ArrayData, Values, pack_validity
 from bowstring.layouts.boolean import BooleanLayout
+from bowstring.layouts.construction import array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import allow_available_memory, check_expanded_array
 from bowstring.layouts.primitive import PrimitiveLayout
@@ -111,14 +112,14 @@ def inherit_nulls(child: ArrayData, parent: ArrayData) -> ArrayData:
 
 
 def fill_null(array: ArrayData, fill_value: Any) -> ArrayData:
-    """Replace nulls with a Python value of the array's type. Returns the array itself if it has no nulls.
+    """Replace nulls with a Python value, or a scalar, of the array's type. Returns the array itself if it has no nulls.
 
     Raises `TypeMismatchError` if the value does not fit the type.
     """
     check_expanded_array(array)
     with prefix_errors("fill_null"):
-        filler = array.layout.from_pylist([fill_value])
-    if fill_value is None:
+        filler = array_from_python([fill_value], array.type)
+    if filler.null_count:
         return array
     with allow_available_memory():  # the value is the caller's
         return replace_nulls(array, filler)

@@ -31,16 +31,16 @@ def sort_indices(array: ArrayData, order: Order = "ascending", null_placement: N
     order.
     """
     return primitive_layout(Int(64, False)).create_array(
-        lexsort_to_indices([(array, order)], null_placement).astype(np.uint64)
+        lexsort_to_indices([(array, order, null_placement)]).astype(np.uint64)
     )
 
 
-def lexsort_to_indices(columns: Sequence[tuple[ArrayData, Order]], null_placement: NullPlacement = "at_end") -> Indices:
+def lexsort_to_indices(columns: Sequence[tuple[ArrayData, Order, NullPlacement]]) -> Indices:
     """Return the indices that sort rows by columns of equal length, most significant first; stable."""
-    if null_placement not in ("at_start", "at_end"):
-        raise InvalidArgumentError(f"null_placement: expected 'at_start' or 'at_end', found {null_placement!r}")
     keys: list[Values] = []
-    for array, order in columns:
+    for array, order, null_placement in columns:
+        if null_placement not in ("at_start", "at_end"):
+            raise InvalidArgumentError(f"null_placement: expected 'at_start' or 'at_end', found {null_placement!r}")
         if order not in ("ascending", "descending"):
             raise InvalidArgumentError(f"order: expected 'ascending' or 'descending', found {order!r}")
         keys.extend(_sort_keys_with_nulls(array, order == "descending", null_placement == "at_start"))

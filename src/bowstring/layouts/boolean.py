@@ -63,8 +63,8 @@ class BooleanLayout(Layout):
         return self.create_array(np.fromiter(values, np.bool_, len(values)), mask)
 
     def from_numpy(self, array: Values, mask: Values | None = None) -> ArrayData:
-        if array.ndim == 1 and array.dtype.kind == "b":
-            return self.create_array(array, mask)
+        if array.ndim == 1 and array.dtype.kind in "biu":
+            return self.create_array(array.astype(np.bool_, copy=False), mask)
         return super().from_numpy(array, mask)
 
     def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:

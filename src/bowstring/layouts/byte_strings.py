@@ -75,22 +75,28 @@ class ByteStringLayout(Layout):
 def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Indices, Mask | None]:
     """Concatenate strings or byte strings; return the bytes, the lengths in bytes, and the mask of valid values.
 
-    The mask is None if all values are valid. Raises `TypeMismatchError` naming the first value that does not fit
-    `type`.
+    Text becomes bytes in UTF-8, and such bytes text. The mask is None if all values are valid. Raises
+    `TypeMismatchError` naming the first value that does not fit `type`.
     """
     encode = _encode_strings if is_text else _encode_bytes
     mask = None
     try:
         try:
             data, lengths = encode(values)
-        except TypeError:  # a null, or an error
+        except TypeError:  # a null, text as bytes, or an error
             strings, mask = replace_none(values, "" if is_text else b"")
+            other = (bytes, bytearray) if is_text else str
+            strings = [_transcode(value) if isinstance(value, other) else value for value in strings]
             data, lengths = encode(strings)
-    except (TypeError, UnicodeEncodeError):
+    except (TypeError, UnicodeError):
         raise _conversion_error(values, is_text, type) from None
     if int(lengths.sum()) != len(data):  # a memoryview with elements of several bytes
         raise _conversion_error(values, is_text, type)
     return data, lengths, mask
+
+
+def _transcode(value: Any) -> Any:
+    return value.encode() if isinstance(value, str) else value.decode()
 
 
 def _encode_strings(values: Sequence[str]) -> tuple[bytes, Indices]:
@@ -105,6 +111,10 @@ def _encode_bytes(values: Sequence[bytes]) -> tuple[bytes, Indices]:
 
 def _conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> TypeMismatchError:
     for index, value in enumerate(values):
-        if value is not None and not (isinstance(value, str) if is_text else is_bytes_like(value)):
+        try:
+            fits = value is None or isinstance(value, str) or (is_bytes_like(value) and (not is_text or value.decode()))
+        except (AttributeError, UnicodeDecodeError):
+            fits = False
+        if not fits:
             return TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
     return TypeMismatchError(f"a value cannot be converted to {type}: UTF-8 does not encode surrogates")

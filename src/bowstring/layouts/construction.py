@@ -30,7 +30,7 @@ def array_from_python(values: Sequence[Any], type: DataType | None = None) -> Ar
         except (TypeMismatchError, ValueError) as error:
             # Only now, because few values are of other libraries, and to search millions takes time.
             try:
-                known = [_to_python(value, {}) for value in values]
+                known = [to_python(value) for value in values]
             except RecursionError:
                 raise error from None
             if all(map(operator.is_, known, values)):
@@ -44,12 +44,13 @@ def _create_array(values: Sequence[Any], type: DataType | None) -> ArrayData:
     return infer_array(values) if type is None else layout_of(type).from_pylist(values)
 
 
-def _to_python(value: Any, visited: dict[int, Any]) -> Any:
-    """Return the value of another library's scalar, None for pandas' NA and NaT; any other value unchanged.
+def to_python(value: Any, visited: dict[int, Any] | None = None) -> Any:
+    """Return the value of a scalar of any library, None for pandas' NA and NaT; any other value unchanged.
 
     `visited` has the lists and dictionaries that were visited, by their identity: a list may contain another one twice
     at each of many levels, or itself.
     """
+    visited = {} if visited is None else visited
     kind = type(value)
     if kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas."):
         return None
@@ -59,7 +60,7 @@ def _to_python(value: Any, visited: dict[int, Any]) -> Any:
     if id(value) not in visited:
         visited[id(value)] = value
         children = value.values() if isinstance(value, dict) else value
-        known = [_to_python(child, visited) for child in children]
+        known = [to_python(child, visited) for child in children]
         if not all(map(operator.is_, known, children)):
             visited[id(value)] = dict(zip(value, known, strict=True)) if isinstance(value, dict) else known
     return visited[id(value)]

@@ -81,7 +81,8 @@ def flatten_lists(values: Sequence[Any], type: DataType) -> tuple[list[Any] | Va
         values, mask = replace_none(values, ())
         if not {list, tuple}.issuperset(map(builtins.type, values)):
             for index, value in enumerate(values):
-                if isinstance(value, (str, bytes, bytearray, Mapping)) or not hasattr(value, "__len__"):
+                is_list = hasattr(value, "__len__") and getattr(value, "ndim", 1) > 0  # NumPy's may have no dimensions
+                if isinstance(value, (str, bytes, bytearray, Mapping)) or not is_list:
                     raise TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
     lengths = np.fromiter(map(len, values), np.int64, len(values))
     return list(chain.from_iterable(values)) if elements is None else elements, lengths, mask
@@ -232,6 +233,8 @@ class MapLayout(ListLayout):
         if not {list}.issuperset(map(builtins.type, lists)):
             lists = [value.items() if isinstance(value, Mapping) else value for value in lists]
         pairs, lengths, _ = flatten_lists(lists, self.type)
+        if dict in map(builtins.type, pairs):  # entries as `to_pylist` of the entries returns them
+            pairs = [tuple(map(pair.get, self._names)) if isinstance(pair, dict) else pair for pair in pairs]
         if not {tuple, list}.issuperset(map(builtins.type, pairs)) or not {2}.issuperset(map(len, pairs)):
             raise self._pair_error(pairs)
         entries, keys, items = self.children[0], [key for key, _ in pairs], [item for _, item in pairs]
@@ -240,6 +243,10 @@ class MapLayout(ListLayout):
         key_layout, item_layout = entries.children
         columns = (key_layout.from_pylist(keys), item_layout.from_pylist(items))
         return self.create_array(lengths, ArrayData(entries, len(pairs), (None,), columns), pack_validity(mask))
+
+    def elements(self, array: ArrayData, offsets: Values) -> ArrayData:
+        # An array of an equal type may have other names for its keys and items.
+        return super().elements(array, offsets).with_layout(self.children[0])
 
     def copy_to_numpy(self, array: ArrayData) -> Values:
         return Layout.copy_to_numpy(self, array)  # lists of pairs

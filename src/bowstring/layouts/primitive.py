@@ -103,6 +103,8 @@ class PrimitiveLayout(Layout):
             return super().from_numpy(array, mask)
         if mask is None and self.codec.IS_NUMBER and array.dtype == self.dtype:
             return self.create_array(array)
+        if mask is not None and array.dtype.kind == "f":
+            array = np.where(mask, array, np.zeros((), array.dtype))  # maybe NaN, which an integer can't be
         try:
             slots, own_mask = self.codec.encode_numpy(array)
         except (TypeError, ValueError, OverflowError) as error:

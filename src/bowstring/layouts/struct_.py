@@ -52,6 +52,13 @@ def columns_to_rows(names: Sequence[str], columns: Sequence[list[Any]], length: 
     return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
+def _is_list_of_pairs(value: Any) -> bool:
+    """Whether a value is a list of names and values, which stands for a dictionary."""
+    if not isinstance(value, list) or not value:
+        return False
+    return all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in value)
+
+
 class StructLayout(Layout):
     """Children of the same length, with a validity bitmap."""
 
@@ -91,6 +98,7 @@ class StructLayout(Layout):
                     return [list(map(itemgetter(name), values)) for name in names]
             if name_set.issuperset(chain.from_iterable(values)):
                 return [[value.get(name) for value in values] for name in names]
+        values = [dict(value) if _is_list_of_pairs(value) else value for value in values]
         for index, value in enumerate(values):
             if isinstance(value, Mapping):
                 if not name_set.issuperset(value):

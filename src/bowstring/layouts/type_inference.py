@@ -29,14 +29,15 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     """Create an array of Python values, of the narrowest of Python's own kinds of types that represents all of them.
 
     Only None becomes `null`, NumPy numbers of one dtype this dtype, integers int64 (uint64 if necessary), integers with
-    floats float64, datetimes microseconds in the time zone of the first, UUIDs their extension type, sequences lists,
-    and mappings structs. Raises `TypeMismatchError` for a mixture or an unknown type, and `LimitError` for mappings
-    with hardly any common key, because nearly all fields would be null.
+    floats float64, text with bytes binary, datetimes microseconds in the time zone of the first, UUIDs their extension
+    type, sequences and sets lists, and mappings structs. Raises `TypeMismatchError` for another mixture or an unknown
+    type, and `LimitError` for mappings with hardly any common key, because nearly all fields would be null.
     """
     python_types = set(map(type, values))
     base_types = {_supported_base_type(python_type) for python_type in python_types - {NoneType}}
-    if base_types == {int, float}:
-        base_types = {float}
+    for common, others in ((float, {int}), (bytes, {str})):
+        if base_types == {common, *others}:
+            base_types = {common}
     if len(base_types) > 1:
         names = " and ".join(sorted(base_type.__name__ for base_type in base_types))
         raise TypeMismatchError(f"values of {names} have no common data type: specify one")
@@ -227,6 +228,8 @@ _EQUIVALENT_TYPES: dict[type, type] = {
     bytearray: bytes,
     memoryview: bytes,
     tuple: list,
+    set: list,
+    frozenset: list,
     np.ndarray: list,
     ArrayData: list,
     Mapping: dict,

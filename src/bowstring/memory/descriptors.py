@@ -22,6 +22,7 @@ from bowstring.errors import (
     InvalidDataError,
     ResourceError,
     TruncatedError,
+    limit_hint,
     translate_os_error,
 )
 
@@ -286,4 +287,4 @@ def translate_shortage_errors(action: str, what: str) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, ResourceError) or error.errno not in _SHORTAGES:
             raise
-        raise translate_os_error(error, f"can't {action} {what!r}: {error.strerror}") from error
+        raise translate_os_error(error, f"can't {action} {what!r}: {error.strerror}{limit_hint(error)}") from error

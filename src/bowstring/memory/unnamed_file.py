@@ -7,11 +7,13 @@ import os
 import stat
 import tempfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from bowstring.errors import ResourceError
 
 _KINDS_IN_MEMORY = {"tmpfs", "ramfs"}
+_NO_FOLDER = "no folder for temporary files is writable (TMPDIR, /tmp, /var/tmp, the working folder): set TMPDIR"
 _COPY_BYTES = 1 << 30  # sendfile copies at most 0x7ffff000 bytes per call
 
 
@@ -20,7 +22,8 @@ def open_unnamed_file(folders: Sequence[str]) -> tuple[int, str]:
 
     Raises `ResourceError`.
     """
-    problem = OSError(errno.ENOENT, "there is none")
+    if not folders:
+        raise ResourceError(_NO_FOLDER)
     for folder in folders:
         try:
             return _create_unnamed_file(folder), folder
@@ -59,20 +62,32 @@ def is_unnamed_file(status: os.stat_result) -> bool:
     return stat.S_ISREG(status.st_mode) and status.st_nlink == 0 and status.st_uid == os.geteuid()
 
 
-def order_folders(groups: Iterable[Sequence[str]]) -> list[str]:
-    """The folders of the first group that has any on a disk, those with the most space first.
+def find_folders(preferred: Iterable[str] = ()) -> list[str]:
+    """Writable folders for unnamed files, those with the most space first: the preferred ones if any is on a disk, or
+    else the temporary ones.
 
-    If all groups are in memory (tmpfs), all folders of all groups.
+    If all are in memory (tmpfs), all of them. Empty if none is writable.
     """
+    temporary_folders = ["/var/tmp"]
+    with suppress(ResourceError):
+        temporary_folders.append(temporary_folder())
     devices = _find_memory_file_systems()
     others = []
-    for group in groups:
-        folders = [folder for folder in group if os.path.isdir(folder)]
+    for group in (preferred, temporary_folders):
+        folders = [folder for folder in group if os.path.isdir(folder) and os.access(folder, os.W_OK | os.X_OK)]
         on_disk = [folder for folder in folders if os.stat(folder).st_dev not in devices]
         if on_disk:
             return sorted(on_disk, key=free_bytes, reverse=True)
         others += folders
     return sorted(others, key=free_bytes, reverse=True)
+
+
+def temporary_folder() -> str:
+    """The folder for temporary files. Raises `ResourceError` if none is writable, or all are full."""
+    try:
+        return tempfile.gettempdir()
+    except FileNotFoundError as error:
+        raise ResourceError(_NO_FOLDER, error) from None
 
 
 def is_in_memory(folder: str) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import mmap
 import os
 import select
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Self
 
-from bowstring.errors import ConnectionLostError
+from bowstring.errors import ConnectionLostError, ResourceError
 
 
 @cache
@@ -128,6 +129,16 @@ def find_java_ancestor() -> ProcessIdentity | None:
 
 
 os.register_at_fork(after_in_child=find_java_ancestor.cache_clear)
+
+
+def find_python() -> str:
+    """The path of this Python. Raises `ResourceError` if it is unknown, in a program that embeds Python."""
+    if sys.executable:
+        return sys.executable
+    python = f"{sys.exec_prefix}/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+    if not os.access(python, os.X_OK):
+        raise ResourceError(f"sys.executable is not set, and there is no {python}: set it to the path of this Python")
+    return python
 
 
 def wait_for_exit(pidfd: int, timeout_s: float = 0) -> bool:

@@ -145,7 +145,9 @@ def _write_region(
             return builder.seal(), rows
     with Region.create_writer(name) as memory:
         checked = _spill_if_short(batches, memory, spill_folders) if spill_folders else _check_memory(batches, name)
-        rows = _write_batches(writer_class, open_sink(memory.fileno()), schema, checked)
+        file = open_sink(memory.fileno())
+        file.name = f"region {name!r}"
+        rows = _write_batches(writer_class, file, schema, checked)
         return memory.seal(), rows
 
 

@@ -253,7 +253,8 @@ def _describe_missing_scheme(text: str) -> str:
             f"{problem}: use server.uri(NAME), or 'unix:{address}?{tags}&ticket=NAME'; for a file, bowstring.open_file"
         )
     return (
-        f"{problem}: use server.uri(NAME), such as 'unix:@ADDRESS?{tags}&ticket=NAME'; for a file, bowstring.open_file"
+        f"{problem}: use server.uri(NAME), such as 'unix:@ADDRESS?{tags}&ticket=NAME'; for a name that was published, "
+        "bowstring.open_published; for a file, bowstring.open_file"
     )
 
 

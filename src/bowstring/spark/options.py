@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError, check_count
 from bowstring.io.fsspec_store import is_url
+from bowstring.io.local_path import absolute_path
 from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.spark.path_globs import compile_glob
@@ -421,10 +422,10 @@ def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> F
                 f"{path}: expected file:///PATH of a file system that every executor mounts, without a host; quote "
                 "'?' and '#'"
             )
-        path = unquote(parts.path)
+        path = unquote(parts.path, errors="surrogateescape")
     if "\0" in path:
         raise InvalidArgumentError(f"{path!r}: a path can't have the character U+0000")
-    return Path(path).absolute()
+    return Path(absolute_path(path))
 
 
 def _parse_time(name: str, text: str, zone: tzinfo) -> int:

@@ -11,7 +11,6 @@ import os
 import re
 import shutil
 import signal
-import sys
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
@@ -19,7 +18,8 @@ from pathlib import Path
 
 from bowstring.errors import InvalidArgumentError, UnmetRequirementError, require_package
 from bowstring.memory.available_memory import read_memory_limits
-from bowstring.sharing.processes import ProcessIdentity, parent_pid, wait_for_exit
+from bowstring.memory.unnamed_file import temporary_folder
+from bowstring.sharing.processes import ProcessIdentity, find_python, parent_pid, wait_for_exit
 from bowstring.spark.runtime.java_runtime import set_java_home
 
 with require_package("PySpark", "spark"):
@@ -186,8 +186,8 @@ def register(spark: SparkSession) -> SparkSession:
 
 def _set_environment_variables(is_local: bool) -> None:
     """Set the variables that Spark reads only from the environment, unless they are set."""
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_PYTHON", find_python())
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", find_python())
     if is_local:
         # Spark resolves the machine's own name, which often fails in containers.
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -240,12 +240,13 @@ def _create_default_settings(master: str) -> dict[str, str | int | bool]:
 
 def _create_session_folder() -> Path:
     """Create a temporary folder, which is removed at exit. Remove the folders of processes that were killed before."""
-    for other in Path(tempfile.gettempdir()).glob(f"{_FOLDER_PREFIX}*"):
+    parent = temporary_folder()
+    for other in Path(parent).glob(f"{_FOLDER_PREFIX}*"):
         with contextlib.suppress(OSError):
             owner = read_owner(other)
             if other.stat().st_uid == os.getuid() and owner.pid > 0 and owner.is_local and not owner.is_alive():
                 shutil.rmtree(other, ignore_errors=True)
-    folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix=_FOLDER_PREFIX, dir=parent))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / OWNER_FILE_NAME).write_text(encode_owner_json(ProcessIdentity.current()))
     return folder

@@ -94,14 +94,14 @@ def test_flat_fields_of_every_type_are_read_in_one_pass() -> None:
     fields = [bs.field(f"c{i} ø", _FLAT[i % len(_FLAT)], nullable=i % 3 > 0) for i in range(300)]
     schema = bs.schema(fields)
     for raw in (encode_footer(schema), encode_footer_with_pyarrow(pa.schema(schema))):
-        assert FieldTables.from_schema_table(schema_table(raw)).read_fields()[0] == fields
+        assert FieldTables.from_schema_table(schema_table(raw)).fields_read_at_once[0] == fields
         assert IpcSchema.from_table(schema_table(raw), DEFAULT_LIMITS).schema == schema
 
 
 def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
     schema = bs.schema([bs.field(f"c{i}", _NESTED[i % len(_NESTED)], metadata={"k": "v"}) for i in range(64)])
     for raw in (encode_footer(schema), encode_footer_with_pyarrow(pa.schema(schema))):
-        fields, declarations = FieldTables.from_schema_table(schema_table(raw)).read_fields()
+        fields, declarations = FieldTables.from_schema_table(schema_table(raw)).fields_read_at_once
         assert None not in fields
         each = read_fields_one_by_one(raw)
         assert fields == [field for field, _ in each]
@@ -121,7 +121,7 @@ def test_nested_and_dictionary_fields_are_read_in_one_pass() -> None:
 def test_fields_read_in_one_pass_equal_those_read_one_by_one(columns: list[tuple[str, bs.DataType, bool, Any]]) -> None:
     schema = bs.schema([Field(*column) for column in columns])
     raw = encode_footer(schema)
-    at_once, declarations = FieldTables.from_schema_table(schema_table(raw)).read_fields()
+    at_once, declarations = FieldTables.from_schema_table(schema_table(raw)).fields_read_at_once
     for index, (fields, (expected, dictionaries)) in enumerate(zip(at_once, read_fields_one_by_one(raw), strict=True)):
         if fields is None:
             assert any(isinstance(inside, _READ_ONE_BY_ONE) for inside in nested_types(expected.type))
@@ -143,7 +143,7 @@ def test_flipped_bytes_give_the_same_fields_or_the_same_errors() -> None:
             flipped[at] = int(random.integers(256))
         try:
             table = schema_table(bytes(flipped))
-            at_once, declarations = FieldTables.from_schema_table(table).read_fields()
+            at_once, declarations = FieldTables.from_schema_table(table).fields_read_at_once
         except BowstringError:
             continue
         for index, fields in enumerate(at_once):

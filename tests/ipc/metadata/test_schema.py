@@ -8,6 +8,7 @@ import pickle
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -74,6 +75,13 @@ def file_with_invalid_field(schema: bs.Schema, index: int) -> bytes:
         "fields", index
     )
     raw[footer_offset(raw) + table["type"].locate_slot("unit")] = 77
+    return bytes(raw)
+
+
+def file_with_invalid_name(schema: bs.Schema, index: int) -> bytes:
+    """Return a file whose field at this index has a name that is not valid UTF-8."""
+    raw = bytearray(to_bytes(schema))
+    raw[raw.rindex(schema.names[index].encode()) + len(f"c{index} ")] = 0xFF
     return bytes(raw)
 
 
@@ -172,6 +180,35 @@ def test_a_malformed_field_affects_only_itself_and_operations_on_all_fields() ->
                 schema.field(key)
 
 
+def test_an_error_names_the_file_of_the_field_when_files_share_a_schema(tmp_path: Path) -> None:
+    raw = file_with_invalid_name(wide_schema(), 104)
+    for name in ("a.arrow", "b.arrow"):
+        (tmp_path / name).write_bytes(raw)
+    with bs.open_file(tmp_path / "a.arrow") as a, bs.open_file(tmp_path / "b.arrow") as b:
+        for reader, name in ((a, "a.arrow"), (b, "b.arrow"), (a, "a.arrow")):
+            with pytest.raises(InvalidDataError, match=rf"{name}: footer: .*Field\.name is not valid UTF-8"):
+                reader.schema.field(104)
+        assert a.schema.field(7) is b.schema.field(7)
+
+
+def test_a_malformed_field_that_is_read_again_and_again_leaves_others_readable() -> None:
+    raw = file_with_invalid_field(wide_schema(), 104)
+    for _ in range(3):
+        with bs.open_file(raw) as reader:
+            schema = reader.schema
+        for _ in range(2000):
+            with pytest.raises(InvalidDataError, match="field 'c104 ø': time unit 77"):
+                schema.field(104)
+        assert [schema.field(index) for index in range(104)] == list(wide_schema().fields[:104])
+
+
+def test_files_share_a_schema_whose_fields_are_all_read() -> None:
+    raw = to_bytes(wide_schema())
+    with bs.open_file(raw) as a, bs.open_file(raw) as b:
+        assert list(a.schema) == list(wide_schema())
+        assert b.schema is a.schema
+
+
 @pytest.mark.parametrize("use", _OPERATIONS)
 def test_operations_on_all_fields_name_the_malformed_one(use: Callable[[bs.Schema], object]) -> None:
     with (
@@ -203,12 +240,11 @@ def test_validation_reports_a_malformed_field_among_many() -> None:
 
 
 def test_a_name_that_is_not_utf8_raises_when_it_or_all_names_are_read() -> None:
-    raw = bytearray(to_bytes(wide_schema()))
-    raw[bytes(raw).rindex(b"c104 ") + 5] = 0xFF
-    with bs.open_file(bytes(raw)) as reader:
+    with bs.open_file(file_with_invalid_name(wide_schema(), 104)) as reader:
         schema = reader.schema
         assert schema.field(103) == wide_schema().field(103)
-        assert schema.index("c103 ø") == 103
+        valid_names = [f.name for i, f in enumerate(wide_schema()) if i != 104]
+        assert schema.resolve_indices(valid_names) == [i for i in range(_NUM_FIELDS) if i != 104]
         for use in (lambda: schema.names, lambda: schema.field(104), lambda: schema.index("c104 ø")):
             with pytest.raises(InvalidDataError, match=r"Field\.name is not valid UTF-8"):
                 use()

@@ -240,6 +240,7 @@ def test_a_missing_codec_is_reported_with_its_extra(monkeypatch: pytest.MonkeyPa
     data = write_with_pyarrow(pyarrow_table(10), "lz4")
     monkeypatch.setitem(sys.modules, "lz4.frame", None)
     monkeypatch.setitem(sys.modules, "lz4", None)
+    codecs.import_lz4_frame.cache_clear()
     with pytest.raises(errors.MissingExtraError, match=r"lz4.*bowstring\[compression\]"):
         bs.open_file(data).get_batch(0)
 

@@ -340,6 +340,62 @@ def test_an_agent_that_does_not_start_is_a_resource_error_and_leaves_no_process(
         AgentClient.open(key, start=False)
 
 
+@pytest.mark.parametrize(
+    ("module", "cause"),
+    [
+        ("raise ImportError('libblas.so: no such file')", "1: ImportError: libblas.so: no such file"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", "137"),
+        ("import os; os._exit(0)", "128"),
+    ],
+)
+def test_an_agent_that_ends_before_it_is_ready_is_started_once_and_its_error_is_reported(
+    key: AgentKey, module: str, cause: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "log"
+    (tmp_path / "numpy.py").write_text(f"print('started', file=open({str(log)!r}, 'a'), flush=True)\n{module}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ResourceError) as problem:
+        AgentClient.open(key)
+    assert str(problem.value) == f"the host agent can't be started: {sys.executable} exited with code {cause}"
+    assert log.read_text() == "started\n"
+
+
+def test_an_agent_that_ends_as_soon_as_it_is_ready_is_started_a_few_times(
+    key: AgentKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ends = "import main; from bowstring.sharing.agent.host_agent import HostAgent; HostAgent.run = lambda _: None"
+    monkeypatch.setattr(agent_client, "_LAUNCH_SCRIPT", agent_client._LAUNCH_SCRIPT.replace("import main", ends))
+    with pytest.raises(ResourceError, match="the host agent ended 3 times before it answered"):
+        AgentClient.open(key)
+
+
+OPEN_AGENT = """
+import os, sys
+from bowstring.sharing.agent.client import AgentClient, AgentKey
+exec(change)
+with AgentClient.open(AgentKey.create()) as agent:
+    send(os.readlink(f"/proc/{agent.status()['pid']}/cwd"))
+"""
+
+
+@pytest.mark.parametrize(
+    "change", ["os.mkdir(folder); os.chdir(folder); os.rmdir(folder)", "sys.executable = None", "sys.executable = ''"]
+)
+def test_an_agent_starts_without_a_working_folder_or_the_path_of_python(change: str, tmp_path: Path) -> None:
+    assert run_python(OPEN_AGENT, change=change, folder=str(tmp_path / "removed")) == "/"
+
+
+def test_an_agent_without_any_path_of_python_is_an_error_that_says_what_to_set(
+    key: AgentKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", None)
+    monkeypatch.setattr(sys, "exec_prefix", "/missing")
+    with pytest.raises(
+        ResourceError, match=r"sys\.executable is not set, and there is no /missing/bin/python.*: set it"
+    ):
+        AgentClient.open(key)
+
+
 @pytest.mark.parametrize("host", ["here", "elsewhere"])
 def test_an_attempt_is_accepted_once(key: AgentKey, host: str) -> None:
     owner = key.owner if host == "here" else replace(key.owner, host="another")  # which no attempt is confirmed for

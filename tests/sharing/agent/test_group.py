@@ -118,6 +118,19 @@ def test_partitions_of_all_agents_are_committed_and_dropped_together(cluster: Cl
             bs.connect(uri)
 
 
+def test_the_memory_of_an_agent_that_does_not_answer_is_logged(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(agent_group, "DROP_TIMEOUT_S", 0.5)
+    assert cluster.group.commit("d", cluster.attempts, 3600.0) == {}
+    os.kill(cluster.agent_pids[0], signal.SIGSTOP)
+    os.kill(cluster.agent_pids[1], signal.SIGKILL)
+    cluster.group.drop("d", cluster.attempts)
+    os.kill(cluster.agent_pids[0], signal.SIGCONT)
+    (message,) = [record.getMessage() for record in caplog.records]  # of one that has ended, no memory remains
+    assert message.startswith("data set d: its memory may remain until it expires: ")
+
+
 def test_nothing_is_committed_if_an_agent_lacks_partitions(cluster: Cluster) -> None:
     first, second = cluster.attempts
     cluster.attempts[second][9] = 0

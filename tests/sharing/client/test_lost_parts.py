@@ -33,13 +33,24 @@ def test_the_parts_of_a_server_that_has_ended_are_named_with_their_host_before_a
         other.close()
         descriptors = num_descriptors(os.getpid())
         for _ in range(3):
-            with pytest.raises(ConnectionLostError, match=r"data set numbers: lost, .* are parts 1 of host two: "):
+            with pytest.raises(ConnectionLostError, match=r"^data set numbers: part 1 on host two can't be reached: "):
                 bs.connect(dataset)
         assert wait_until(lambda: num_descriptors(os.getpid()) <= descriptors)
         remaining = Dataset("numbers", dataset.schema, [parts[0], *parts[2:]])
         assert bs.connect(remaining).read_all().num_rows == 30
-    with pytest.raises(ConnectionLostError, match=r"are parts 0, 3 of host one: .*; parts 1, 4 of host two: "):
+    with pytest.raises(
+        ConnectionLostError, match=r"parts 0 and 3 on host one can't be .*; parts 1 and 4 on host two can't be "
+    ):
         bs.connect(dataset)
+
+
+def test_only_the_first_of_many_lost_parts_are_listed() -> None:
+    with bs.serve({"a": table_of(1)}) as server:
+        parts = [DatasetPart(10, 80, (server.uri("a"),), None)] * 2000
+    with pytest.raises(
+        ConnectionLostError, match=r"^data set numbers: parts 0, 1, .*, 18, 19 and 1,980 more can't be "
+    ):
+        bs.connect(Dataset("numbers", table_of(0).schema, parts))
 
 
 def test_parts_in_files_are_not_lost_with_a_server(tmp_path: Path) -> None:
@@ -52,5 +63,5 @@ def test_parts_in_files_are_not_lost_with_a_server(tmp_path: Path) -> None:
         ]
         dataset = Dataset("numbers", table_of(0).schema, parts)
         assert bs.connect(dataset).read_all().num_rows == 20
-    with pytest.raises(ConnectionLostError, match="are parts 1 of host two: "):
+    with pytest.raises(ConnectionLostError, match=": part 1 on host two can't be reached: "):
         bs.connect(dataset).read_all()

@@ -12,6 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.types import LongType, StructType
 
 from bowstring.datasets.manifest import (
+    MANIFEST_FOLDER,
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
@@ -19,9 +20,10 @@ from bowstring.datasets.manifest import (
     read_manifest,
     try_create_manifest,
 )
-from bowstring.errors import InvalidArgumentError, ResourceError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.spark.folder import job as folder_job, staging
 from bowstring.spark.folder.job import FolderJob
+from bowstring.spark.folder.vacuum import vacuum
 from bowstring.spark.options import SaveMode, WriteOptions
 from tests.spark.needs_spark import needs_spark
 
@@ -96,3 +98,19 @@ def test_a_commit_that_others_precede_in_each_attempt_is_an_error_and_leaves_no_
     assert manifest.sequence_number == 3
     assert entry.name not in [each.name for each in manifest.entries]
     assert [path.name for path in tmp_path.iterdir()] == ["_manifest"]
+
+
+def test_a_commit_succeeds_though_an_old_manifest_is_corrupt(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(2):
+        job, entry = begin_job(tmp_path, "overwrite")
+        job.commit([entry])
+    (corrupt,) = (tmp_path / MANIFEST_FOLDER).glob("*1.json")
+    corrupt.write_text("{")
+    job, entry = begin_job(tmp_path, "overwrite")
+    job.commit([entry])
+    manifest = read_manifest(tmp_path)
+    assert manifest is not None
+    assert [each.name for each in manifest.entries] == [entry.name]
+    assert f"{corrupt}: not a manifest" in caplog.text
+    with pytest.raises(InvalidDataError, match="not a manifest"):
+        vacuum(tmp_path)  # which has nothing to commit

@@ -97,7 +97,7 @@ except bs.errors.ConnectionLostError:
     assert wait_until(lambda: start_ticks(report["agent"]) < 0, 20), "the host agent still runs"
     with pytest.raises(NotFoundError):
         bs.open_published(first)
-    with pytest.raises(ConnectionLostError, match=r"parts 0, 1, 2, 3 of host "):
+    with pytest.raises(ConnectionLostError, match=r"parts 0, 1, 2 and 3 on host "):
         bs.connect(published)
     assert shared_memory_names() <= cluster.shared_memory_before
     assert wait_until(lambda: num_descriptors(os.getpid()) <= descriptors)

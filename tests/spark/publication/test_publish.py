@@ -195,17 +195,18 @@ def test_close_frees_the_memory_and_readers_keep_their_mappings(spark: SparkSess
         bs.connect(copy).read_all()
 
 
-def test_a_frame_replaces_the_newest_of_its_name(spark: SparkSession) -> None:
+def test_a_frame_replaces_the_data_sets_of_its_name(spark: SparkSession) -> None:
     name = f"replaced-{os.getpid()}"
     with bs.publish(bs.table({"id": [0]}), name=name) as table, publish(spark.range(3), name=name) as kept:
         for number in range(1, 3):
             frame = publish(spark.range(number), name=name, replace=True)
             with bs.open_published(name) as view:
                 assert (view.id, view.read_all().num_rows) == (frame.id, number)
-            assert [summary.id for summary in bs.published() if summary.name == name] == [frame.id, table.id]
+            assert [summary.id for summary in bs.published() if summary.name == name] == [frame.id]
         assert kept.read_all().num_rows == 3  # for a while
-        with pytest.raises(NotFoundError, match=f"'{kept.id}' was replaced by '{name}-"):
-            bs.open_published(kept.id)
+        for replaced in (kept, table):
+            with pytest.raises(NotFoundError, match=f"'{replaced.id}' was replaced by '{name}-"):
+                bs.open_published(replaced.id)
         assert bs.unpublish(name) == frame.id
         with pytest.raises(NotFoundError, match=f"'{frame.id}' was unpublished by process {os.getpid()}"):
             frame.read_all()

@@ -32,6 +32,9 @@ def lengths(batches: Iterator[Any]) -> Iterator[Any]:
 
 def frames(spark: SparkSession) -> dict[str, tuple[DataFrame, int]]:
     """Frames of some 100 MB in one partition, each with the bytes of its widest row."""
+    from pyspark.ml.functions import array_to_vector
+    from pyspark.sql.functions import expr
+
     images = spark.range(0, 1600, 1, 1).selectExpr("id", f"{IMAGE} as image")
     skewed = spark.range(0, 150, 1, 1).union(spark.range(0, 4, 1, 2))
     return {
@@ -40,6 +43,10 @@ def frames(spark: SparkSession) -> dict[str, tuple[DataFrame, int]]:
         "skewed images of 1 MB": (skewed.selectExpr("id", "cast(repeat('x', 1000000) as binary) as image"), 1_000_000),
         "documents": (spark.range(0, 5000, 1, 1).selectExpr("id", "repeat('x', 20000) as text"), 20_000),
         "embeddings": (spark.range(0, 15_000, 1, 1).selectExpr("id", "array_repeat(float(id), 1536) as v"), 6_144),
+        "vectors": (
+            spark.range(0, 5000, 1, 1).select("id", array_to_vector(expr("array_repeat(double(id), 3000)")).alias("v")),
+            24_000,
+        ),
         "lists of strings": (
             spark.range(0, 1500, 1, 1).selectExpr("id", "array_repeat(repeat('x', 1000), 50) as v"),
             60_000,
@@ -60,7 +67,7 @@ def report(name: str, batches: list[bs.RecordBatch], row_bytes: int) -> None:
 def main(folder: str) -> None:
     spark = session("local[2]", {"spark.driver.memory": "768m"})
     for name, (frame, row_bytes) in frames(spark).items():
-        with publish(frame) as published, bs.connect(published) as dataset:
+        with publish(frame, vectors="struct") as published, bs.connect(published) as dataset:
             report(name, list(dataset), row_bytes)
     images, row_bytes = frames(spark)["images"]
     if DATA_SOURCE.is_available:

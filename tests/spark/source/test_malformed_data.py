@@ -109,6 +109,19 @@ def test_the_column_of_messages_has_another_name_or_can_not_have_messages(tmp_pa
         read(tmp_path, mode="strict")
 
 
+@pytest.mark.parametrize("ignored", ["false", "true"])
+def test_files_that_are_removed_before_they_are_planned_are_an_error_or_ignored(tmp_path: Path, ignored: str) -> None:
+    first, _ = (write_batches(tmp_path / name) for name in ("1.arrow", "2.arrow"))
+    schema = StructType(SCHEMA.fields[:1])
+    reader = source(tmp_path, mode="DROPMALFORMED", ignoreMissingFiles=ignored).reader(schema)
+    first.unlink()
+    if ignored == "true":
+        assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == 3
+    else:
+        with pytest.raises(MissingFileError, match=r"1\.arrow: was removed after it was listed: .* ignoreMissingFiles"):
+            reader.partitions()
+
+
 def test_missing_files_are_an_error_or_ignored(tmp_path: Path) -> None:
     first, second = (write_batches(tmp_path / name) for name in ("1.arrow", "2.arrow"))
     for ignored in ("false", "true"):
@@ -129,7 +142,7 @@ def test_missing_files_are_an_error_or_ignored(tmp_path: Path) -> None:
     assert try_create_manifest(tmp_path, Manifest(1, schema, tuple(entries)))
     first.unlink()
     assert len(read(tmp_path, mode="DROPMALFORMED", ignoreMissingFiles="true")) == 3
-    with pytest.raises(MissingFileError, match="though manifest 1 of its folder lists it"):
+    with pytest.raises(MissingFileError, match="though manifest 1 lists it: it was removed before it was read"):
         read(tmp_path, mode="DROPMALFORMED")
 
 

@@ -19,9 +19,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes, Rea
 from pyspark.sql.types import LongType, StructType
 
 import bowstring as bs
-from bowstring.datasets.manifest import MANIFEST_FOLDER, Manifest, ManifestEntry, try_create_manifest
+from bowstring.datasets.manifest import MANIFEST_FOLDER, Manifest, ManifestEntry, read_manifest, try_create_manifest
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError
-from bowstring.spark.source import stream_reader
+from bowstring.spark.path_globs import is_hidden
+from bowstring.spark.source import file_discovery, stream_reader
+from bowstring.spark.source.file_discovery import find_unlisted_files
 from bowstring.spark.source.stream_reader import ArrowStreamReader, StreamOffset
 from pyspark_bowstring import DefaultSource
 
@@ -151,6 +153,44 @@ def test_available_now_does_not_read_what_is_added_after_the_start(tmp_path: Pat
     assert [values for _, values in follow(reader, reader.initialOffset())] == [[1]]
 
 
+def test_available_now_opens_no_file_that_was_read(tmp_path: Path) -> None:
+    write_numbers(tmp_path / "a.arrow", 1)
+    first = create_reader(tmp_path)
+    [(end, _)] = follow(first, first.initialOffset())
+    (tmp_path / "a.arrow").write_bytes(b"ARROW1\0\0")
+    long_ago = time.time() - stream_reader.INCOMPLETE_FILE_AGE_S - 1
+    os.utime(tmp_path / "a.arrow", (long_ago, long_ago))
+    write_numbers(tmp_path / "b.arrow", 2)
+    reader = create_reader(tmp_path)
+    reader.prepareForTriggerAvailableNow()
+    assert [values for _, values in follow(reader, end)] == [[2]]
+
+
+def test_files_and_folders_that_are_removed_after_they_were_listed_are_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.arrow", "k=1/b.arrow", "k=2/c.arrow"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        write_numbers(tmp_path / name, 1)
+
+    def list_and_remove(*arguments: Any) -> Iterator[Any]:
+        yield from list(find_unlisted_files(*arguments))
+        (tmp_path / "a.arrow").unlink()
+
+    def remove_folder(name: str) -> bool:
+        if name == "k=1":
+            shutil.rmtree(tmp_path / name)
+        return is_hidden(name)
+
+    monkeypatch.setattr(stream_reader, "find_unlisted_files", list_and_remove)
+    monkeypatch.setattr(file_discovery, "is_hidden", remove_folder)
+    reader = create_reader(tmp_path)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    log = read_manifest(tmp_path / stream_reader.LOG_FOLDER / end["source"])
+    assert log is not None
+    assert [entry.name for entry in log.entries] == ["k=2/c.arrow"]
+
+
 def test_changed_removed_and_replaced_files_are_an_error_that_names_them(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
@@ -162,8 +202,10 @@ def test_changed_removed_and_replaced_files_are_an_error_that_names_them(tmp_pat
     with pytest.raises(InvalidDataError, match=r"a\.arrow: expected \d+ bytes"):
         reader.partitions(start, end)
     (folder / "a.arrow").unlink()
-    with pytest.raises(MissingFileError, match=r"a\.arrow: is missing"):
+    removed = rf"a\.arrow: is missing, though _streams/{end['source']} lists it: it was removed before it was read"
+    with pytest.raises(MissingFileError, match=removed + "; set the option ignoreMissingFiles"):
         reader.partitions(start, end)
+    assert read_between(create_reader(folder, ignoreMissingFiles="true"), start, end) == []
     shutil.rmtree(folder / stream_reader.LOG_FOLDER)
     with pytest.raises(MissingFileError, match="the log of the files that the query has read is missing"):
         create_reader(folder).latestOffset(end, ReadAllAvailable())

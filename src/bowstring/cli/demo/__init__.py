@@ -29,6 +29,7 @@ from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.sources import dataset
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import InvalidArgumentError, format_count
+from bowstring.memory.unnamed_file import temporary_folder
 from bowstring.spark.runtime.java_runtime import find_spark_class
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def show_log_on_failure() -> Iterator[BinaryIO]:
 
     It is not printed for a wrong input: Python workers log an error if a query ends before their last row is read.
     """
-    with tempfile.TemporaryFile() as log:
+    with tempfile.TemporaryFile(dir=temporary_folder()) as log:
         try:
             yield log
         except InvalidArgumentError:

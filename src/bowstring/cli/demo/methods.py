@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from bowstring.cli.demo.summary import TableSummary, private_bytes
 from bowstring.errors import ConnectionLostError
+from bowstring.memory.unnamed_file import temporary_folder
 from bowstring.spark.publication.frame import publish
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def _collect_to_driver(frame: DataFrame) -> Iterator[WrittenRows]:
 @contextmanager
 def _write_parquet(frame: DataFrame) -> Iterator[WrittenRows]:
     """Spark writes files, and readers read them with pyarrow."""
-    folder = tempfile.mkdtemp(prefix="bowstring-demo-")
+    folder = tempfile.mkdtemp(prefix="bowstring-demo-", dir=temporary_folder())
     try:
         path = os.path.join(folder, "rows.parquet")
         frame.write.parquet(path)
@@ -177,7 +178,7 @@ def _serve_stream(table: Any) -> Iterator[str]:
             with pa.ipc.new_stream(self.wfile, table.schema) as writer:
                 writer.write_table(table)
 
-    with tempfile.TemporaryDirectory(prefix="bowstring-demo-") as folder:
+    with tempfile.TemporaryDirectory(prefix="bowstring-demo-", dir=temporary_folder()) as folder:
         path = os.path.join(folder, "socket")
         with _QuietServer(path, Handler) as server:
             threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True).start()

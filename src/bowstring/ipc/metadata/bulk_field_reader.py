@@ -206,9 +206,10 @@ class FieldTables:
         """Whether all names are valid and, in total, not longer than the flatbuffer, as they do not share bytes."""
         return bool(self.name_spans.is_valid.all()) and int(self.name_spans.lengths.sum()) <= self.reader.size
 
-    def read_fields(self) -> tuple[list[Field | None], DictionariesByField]:
-        """Return the fields with their children, None for those to be read individually, and the dictionaries of each
-        field by its index, if any, in the order of a walk over its array.
+    @cached_property
+    def fields_read_at_once(self) -> tuple[list[Field | None], DictionariesByField]:
+        """The fields with their children, None for those to be read individually, and the dictionaries of each field by
+        its index, if any, in the order of a walk over its array.
         """
         return _FieldReader(self).read_fields() if len(self) >= _MIN_FIELDS else ([None] * len(self), {})
 
@@ -230,7 +231,7 @@ class _FieldReader:
         self._dictionaries: DictionariesByField = {}
 
     def read_fields(self) -> tuple[list[Field | None], DictionariesByField]:
-        """Return what `FieldTables.read_fields` does."""
+        """Return what `FieldTables.fields_read_at_once` has."""
         all_fields: list[Field | None] = [None] * len(self._fields)
         names, flatbuffer = self._fields.name_spans, self._flatbuffer
         nullable, is_valid = self._fields.tables.read_numbers("nullable")

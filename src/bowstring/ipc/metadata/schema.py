@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
@@ -21,7 +22,7 @@ from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.bulk_field_reader import DictionariesByField, FieldTables, HeaderEntryCounts
+from bowstring.ipc.metadata.bulk_field_reader import FieldTables, HeaderEntryCounts
 from bowstring.ipc.metadata.field import (
     DictionaryDeclaration,
     create_field_record,
@@ -56,6 +57,8 @@ class IpcFields(LazyFields):
         self._max_nesting = max_nesting
         self._tables = None if table is None else FieldTables.from_schema_table(table, max_nesting)
         """The tables of fields that are read on access; None if all are in `_entries`."""
+        self._errors: dict[int, BowstringError] = {}
+        """The errors of malformed fields: to read those again would use up the budgets of the others."""
         self._all: tuple[FieldEntry, ...] | None = None if self._tables else tuple(self._entries.values())
 
     @classmethod
@@ -71,28 +74,41 @@ class IpcFields(LazyFields):
     def __len__(self) -> int:
         return len(self._entries) if self._tables is None else len(self._tables)
 
+    def with_table(self, table: FlatTable) -> IpcFields:
+        """Return the same fields for a file with an equal table, with errors of its own."""
+        if self._all is not None:
+            return self  # all are valid
+        fields = copy(self)  # with the same `_entries` and `_tables`
+        fields._table, fields._errors = table, {}
+        return fields
+
     def get_entry(self, index: int) -> FieldEntry:
         """Return one field and its dictionaries, in the order of a walk over its array."""
         entry = self._entries.get(index)
         if entry is None and len(self._entries) >= _MAX_INDIVIDUAL_READS:
-            fields, declarations = self._fields_read_at_once
+            assert self._tables is not None
+            fields, declarations = self._tables.fields_read_at_once
             field = fields[index]
             entry = None if field is None else (field, declarations.get(index, ()))
         if entry is None:
-            assert self._table is not None
-            table = self._table.get_element_table("fields", index)
-            entry = self._entries.setdefault(index, read_field(table, self._max_nesting))
+            entry = self._entries.setdefault(index, self._read_entry(index))
         return entry
 
-    @cached_property
-    def _fields_read_at_once(self) -> tuple[list[Field | None], DictionariesByField]:
-        assert self._tables is not None
-        return self._tables.read_fields()
+    def _read_entry(self, index: int) -> FieldEntry:
+        error = self._errors.get(index)
+        if error is None:
+            assert self._table is not None
+            try:
+                return read_field(self._table.get_element_table("fields", index), self._max_nesting)
+            except BowstringError as problem:
+                error = self._errors[index] = copy(problem)  # without its traceback
+        raise copy(error)
 
     def all_entries(self) -> tuple[FieldEntry, ...]:
         """Return all fields and their dictionaries."""
         if self._all is None:
-            fields, declarations = self._fields_read_at_once
+            assert self._tables is not None
+            fields, declarations = self._tables.fields_read_at_once
             entries = [None if field is None else (field, declarations.get(i, ())) for i, field in enumerate(fields)]
             unread = [index for index, entry in enumerate(entries) if entry is None]
             for index in sorted({*unread, *self._entries}):  # fields read before stay the same objects
@@ -166,6 +182,13 @@ class IpcSchema:
         """Return the schema of a dictionary batch: one column, the values."""
         field = Field("values", declaration.value_type)
         return cls(Schema((field,)), IpcFields([(field, declaration.nested)]), is_big_endian, limits)
+
+    def with_table(self, table: FlatTable) -> IpcSchema:
+        """Return the schema for a file with an equal table, whose errors name that file."""
+        fields = self.fields.with_table(table)
+        if fields is self.fields:
+            return self
+        return IpcSchema(Schema(fields, self.schema.pairs), fields, self.is_big_endian, self.limits)
 
     def __len__(self) -> int:
         return len(self.fields)

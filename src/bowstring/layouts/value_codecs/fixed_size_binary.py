@@ -29,6 +29,9 @@ class FixedSizeBinaryCodec(ValueCodec):
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         width = self.dtype.itemsize
+        if str in python_types:
+            values = [value.encode() if isinstance(value, str) else value for value in values]
+            python_types = (python_types - {str}) | {bytes}
         are_bytes = {bytes}.issuperset(python_types) or all(map(is_bytes_like, values))
         if not are_bytes or not {width}.issuperset(map(len, values)):
             raise ValueError(f"not a byte string of {width} bytes")

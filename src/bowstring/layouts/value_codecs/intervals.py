@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -41,12 +42,23 @@ class CompoundIntervalCodec(ValueCodec):
         self._value_class = value_class
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
+        values = [self._from_timedelta(value) if isinstance(value, timedelta) else value for value in values]
         num_units = len(self.dtype.names or ())
         if not all(isinstance(value, tuple) and len(value) == num_units for value in values):
             raise ValueError(f"not a tuple of {num_units} integers")
         if not all(isinstance(unit, int) for value in values for unit in value):
             raise ValueError(f"not a tuple of {num_units} integers")
         return np.array([tuple(value) for value in values], self.dtype)
+
+    def _from_timedelta(self, value: timedelta) -> tuple[int, ...]:
+        """Return the days and the rest of a timedelta, in nanoseconds or in whole milliseconds."""
+        nanoseconds = (value.seconds * 10**6 + value.microseconds) * 1000 + getattr(value, "nanoseconds", 0)
+        if self._value_class is MonthDayNano:
+            return MonthDayNano(0, value.days, nanoseconds)
+        milliseconds, rest = divmod(nanoseconds, 10**6)
+        if rest:
+            raise ValueError("finer than milliseconds")
+        return DayTime(value.days, milliseconds)
 
     def decode(self, slots: Values) -> list[Any]:
         return [self._value_class(*units) for units in slots.tolist()]

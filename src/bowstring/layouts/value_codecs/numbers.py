@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array as machine_array
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -28,8 +29,17 @@ def _check_types(python_types: set[type]) -> None:
         raise ValueError(f"{python_type.__name__} is not a number type")
 
 
+def _to_exact_integer(value: Any) -> Any:
+    """Return a whole number as an integer, and anything but a float or a decimal unchanged."""
+    if not isinstance(value, (float, np.floating, Decimal)):
+        return value
+    if value != int(value):  # infinities and NaN raise
+        raise ValueError("not a whole number")
+    return int(value)
+
+
 class IntegerCodec(ValueCodec):
-    """Python integers; NumPy integers of the same width."""
+    """Python integers, and floats and decimals that are whole numbers; NumPy integers of the same width."""
 
     __slots__ = ("_code",)
 
@@ -42,6 +52,8 @@ class IntegerCodec(ValueCodec):
 
     def encode(self, values: Sequence[Any], python_types: set[type]) -> Values:
         _check_types(python_types)
+        if any(issubclass(python_type, (float, np.floating, Decimal)) for python_type in python_types):
+            values = [_to_exact_integer(value) for value in values]
         # `array.array` takes only integers, and rejects values that do not fit; NumPy would truncate floats.
         return np.frombuffer(machine_array(self._code, values), self.dtype)
 
@@ -55,10 +67,15 @@ class IntegerCodec(ValueCodec):
     def encode_numpy(self, array: Values) -> tuple[Values, Mask | None]:
         if array.dtype == self.dtype:
             return array, None
-        if array.dtype.kind not in "iu":
+        limits = np.iinfo(self.dtype)
+        if array.dtype.kind == "f" and array.size:
+            # Compared in Python, exactly; NaN is not within any limits.
+            is_within = limits.min <= float(array.min()) <= float(array.max()) < limits.max + 1
+            if not is_within or (array != np.trunc(array)).any():
+                raise ValueError("a value is not a whole number, or does not fit")
+        elif array.dtype.kind not in "iuf":
             raise ValueError(f"NumPy's {array.dtype} is not an integer type")
-        if array.size and not np.can_cast(array.dtype, self.dtype):
-            limits = np.iinfo(self.dtype)
+        elif array.size and not np.can_cast(array.dtype, self.dtype):
             for value in (int(array.min()), int(array.max())):
                 if not limits.min <= value <= limits.max:
                     raise ValueError(f"{value} does not fit")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,6 +34,8 @@ _EPOCH_DAY = _EPOCH.toordinal()
 _FIRST_US = -62_135_596_800_000_000
 _LAST_US = 253_402_300_799_999_999
 _MAX_US = (1 << 63) - 1
+_TIMEDELTA_UNITS = {"s": timedelta(seconds=1), "ms": timedelta(milliseconds=1)}
+"""The units in which all of Python's timedeltas fit 64 bits."""
 _MICROSECOND = timedelta(microseconds=1)
 # NumPy's NaT: this value of a slot can't be represented by datetime64, though Arrow has no such exception.
 _NAT = np.iinfo(np.int64).min
@@ -102,6 +105,8 @@ class _TemporalCodec(ValueCodec):
         # NaT differs from itself, so only the other values are compared. NumPy wraps around without an error: a value
         # fits if the conversion back gives it again.
         mask = ~np.isnat(array)
+        if mask.any():
+            _check_unit(array.dtype)
         numpy_values = array.astype(self._numpy_type, copy=False)
         if numpy_values is not array and not np.array_equal(numpy_values.astype(array.dtype)[mask], array[mask]):
             raise ValueError(f"some values do not convert exactly from {array.dtype} to {self._numpy_type}")
@@ -112,11 +117,18 @@ class _TemporalCodec(ValueCodec):
         return slots, None if mask.all() else mask
 
 
+def _check_unit(dtype: np.dtype[Any]) -> None:
+    """Raise `ValueError` for durations without a fixed length, which NumPy would convert by an average: 30.44 days."""
+    if dtype.kind == "m" and np.datetime_data(dtype)[0] in ("Y", "M", "generic"):
+        raise ValueError(f"NumPy's {dtype} has no fixed length: convert it to s, ms, us or ns")
+
+
 def _numpy_to_units(value: Any, dtype: np.dtype[Any]) -> int:
     if np.isnat(value):
         raise ValueError("NaT is not a value: pass None for null")
     if value.dtype.kind != dtype.kind:
         raise ValueError(f"expected NumPy's {dtype}, found {value.dtype}")
+    _check_unit(value.dtype)
     numpy_value = value.astype(dtype)
     # The sign as well: a number that wraps around may come back as itself.
     if numpy_value.astype(value.dtype) != value or (numpy_value.astype(np.int64) > 0) != (value.astype(np.int64) > 0):
@@ -166,6 +178,7 @@ class _MicrosecondCodec(_TemporalCodec):
         return super().encode(values, python_types) if slots is None else slots
 
     def _python_to_units(self, value: Any) -> int:
+        value = self._convert(value)
         if not isinstance(value, self.PYTHON_TYPE):
             raise ValueError(f"not {self.DESCRIPTION}")
         if value != value:  # pandas' NaT is a datetime
@@ -179,6 +192,10 @@ class _MicrosecondCodec(_TemporalCodec):
         if rest:
             raise ValueError(f"finer than the unit {self._unit}")
         return units
+
+    def _convert(self, value: Any) -> Any:
+        """Convert a value of another Python type that stands for one of this type."""
+        return value
 
     @abstractmethod
     def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
@@ -197,13 +214,18 @@ class _MicrosecondCodec(_TemporalCodec):
         """Convert microseconds within the bounds to Python values."""
 
     def decode(self, slots: Values) -> list[Any]:
-        microseconds = _slots_to_microseconds(slots, self._unit, self._first_us, self._last_us)
+        bounds_us = max(self._first_us, -_MAX_US), min(self._last_us, _MAX_US)
+        microseconds = _slots_to_microseconds(slots, self._unit, *bounds_us)
         if microseconds is not None:
             return self._microseconds_to_python(microseconds)
         # Each by itself: one value that Python can't represent must not change the type of the others.
         if len(slots) == 1:
-            return [_units_to_numpy(int(slots[0]), self._numpy_type)]
+            return [self._units_to_value(int(slots[0]))]
         return [self.decode(slots[index : index + 1])[0] for index in range(len(slots))]
+
+    def _units_to_value(self, units: int) -> Any:
+        """Convert a number of units that are not whole microseconds within the bounds of `decode`."""
+        return _units_to_numpy(units, self._numpy_type)
 
 
 def _units_to_numpy(units: int, numpy_type: np.dtype[Any]) -> Any:
@@ -211,7 +233,9 @@ def _units_to_numpy(units: int, numpy_type: np.dtype[Any]) -> Any:
 
 
 class TimestampCodec(_MicrosecondCodec):
-    """Python datetimes: aware in the type's time zone, or naive if it has none. Naive datetimes count as UTC."""
+    """Python datetimes: aware in the type's time zone, or naive if it has none. Naive datetimes count as UTC, and dates
+    as their midnight.
+    """
 
     __slots__ = ("_zone",)
 
@@ -221,6 +245,10 @@ class TimestampCodec(_MicrosecondCodec):
     def __init__(self, type: Timestamp) -> None:
         self._zone = type.timezone or None
         super().__init__("i8", type.unit, "M8", (_FIRST_US, _LAST_US))
+
+    def _convert(self, value: Any) -> Any:
+        is_date = isinstance(value, date) and not isinstance(value, datetime)
+        return datetime(value.year, value.month, value.day) if is_date else value
 
     def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
         epoch = _EPOCH if values[0].tzinfo is None else _EPOCH_UTC
@@ -251,13 +279,22 @@ class DurationCodec(_MicrosecondCodec):
     DESCRIPTION = "a timedelta"
 
     def __init__(self, type: Duration) -> None:
-        super().__init__("i8", type.unit, "m8", (-_MAX_US, _MAX_US))
+        bounds_us = (-_MAX_US, _MAX_US)
+        if type.unit in _TIMEDELTA_UNITS:
+            bounds_us = timedelta.min // _MICROSECOND, timedelta.max // _MICROSECOND
+        super().__init__("i8", type.unit, "m8", bounds_us)
 
     def _python_to_microseconds(self, values: Sequence[Any]) -> list[int]:
         return [value // _MICROSECOND for value in values]
 
     def _microseconds_to_python(self, microseconds: Values) -> list[Any]:
         return list(microseconds.view("m8[us]").tolist())
+
+    def _units_to_value(self, units: int) -> Any:
+        if self._unit in _TIMEDELTA_UNITS:
+            with suppress(OverflowError):
+                return units * _TIMEDELTA_UNITS[self._unit]
+        return super()._units_to_value(units)
 
 
 class TimeCodec(_MicrosecondCodec):
@@ -286,7 +323,7 @@ class TimeCodec(_MicrosecondCodec):
 
 
 class DateCodec(_TemporalCodec):
-    """Python dates."""
+    """Python dates, and the dates of datetimes."""
 
     __slots__ = ("_per_day",)
 
@@ -295,7 +332,7 @@ class DateCodec(_TemporalCodec):
         self._per_day = 1 if type.unit == "day" else SECONDS_PER_DAY * 1000
 
     def _python_to_units(self, value: Any) -> int:
-        if not isinstance(value, date) or isinstance(value, datetime):
+        if not isinstance(value, date):
             raise ValueError("not a date")
         return (value.toordinal() - _EPOCH_DAY) * self._per_day
 

@@ -16,13 +16,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
 from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.descriptors import new_memfd
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.control import (
     MAX_GREETING_BYTES,
@@ -33,7 +34,7 @@ from bowstring.sharing.agent.control import (
 )
 from bowstring.sharing.agent.memory_budget import MemoryRequest
 from bowstring.sharing.agent.publications import Publication, PublishedSummary, parse_time
-from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
+from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor, find_python
 from bowstring.sharing.uris import decode_error_message
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import Deadline, TransportOptions
@@ -43,20 +44,32 @@ from bowstring.transports.sockets.unix import UNIX, encode_unix_address
 
 DEFAULT_TTL_S = 86_400.0  # a day: a forgotten data set does not keep its memory for ever
 
-# The parent of this process exits at once, so that the agent has no parent to wait for it; imports follow the fork.
+# The parent of the agent exits when the agent is ready, so that it has no parent to wait for it. If it never is, the
+# parent exits with its exit code.
 _LAUNCH_SCRIPT = """
 import os, sys
-os.fork() and os._exit(0)
+ready, report_ready = os.pipe()
+process = os.fork()
+if process:
+    os.close(report_ready)
+    if os.read(ready, 1):
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    os._exit(code if code > 0 else 128 - code)
+os.close(ready)
 from bowstring.sharing.agent.host_agent import main
-main(int(sys.argv[1]))
+main(int(sys.argv[1]), report_ready)
 """
+_MAX_LAUNCHES = 3
+"""An agent that was just started waits for its first owner: if several do not answer, the next will not either."""
 # All tasks of a host may begin at once, while the agent is starting.
 _BACKLOG = 512
 # An agent takes some tenths of a second to start.
 _RETRY_INTERVAL_S = 0.02
 # An agent takes a fraction of a second to start, much longer on a host whose processors are all busy with tasks.
-_LAUNCH_TIMEOUT_S = 30.0
+_LAUNCH_TIMEOUT_S = 60.0
 _MAX_TEXT = 80  # of a malformed reply in an error
+_MAX_ERROR_TEXT = 500  # of the line that an agent wrote before it ended
 _FieldType = TypeVar("_FieldType")
 
 
@@ -173,7 +186,7 @@ class AgentClient(Closable):
         cls, address: str, key: AgentKey | None, request: dict[str, Any], *, start: bool, timeout_s: float
     ) -> tuple[Self, dict[str, Any]]:
         """Connect, and return the reply to the first request: an agent that is about to end does not answer it."""
-        deadline = Deadline(timeout_s)
+        deadline, launches = Deadline(timeout_s), 0
         while True:
             try:
                 channel = BlockingChannel.dial(
@@ -185,12 +198,17 @@ class AgentClient(Closable):
                 client = cls(channel, key)
                 with call_on_error(client.close):
                     return client, client._request(request)
-            except ConnectionLostError:
+            except ConnectionLostError as error:
+                if launches == _MAX_LAUNCHES:
+                    message = f"the host agent ended {launches} times before it answered, when it had just been started"
+                    raise ResourceError(message) from error
                 if not start or not deadline.remaining_s():
                     raise
             if key is not None:
                 key.find_local_owner().check_alive("host agent")  # a late task must not start an agent without an owner
-            if not try_launch_agent(address):  # another process starts it, or it is about to end
+            if try_launch_agent(address):
+                launches += 1
+            else:  # another process starts it, or it is about to end
                 time.sleep(_RETRY_INTERVAL_S)
 
     @classmethod
@@ -375,32 +393,57 @@ def try_launch_agent(address: str) -> bool:
                     return False
                 raise
             listener.listen(_BACKLOG)
-            return_code = _spawn_agent(listener.fileno())
-    except (OSError, subprocess.SubprocessError) as error:
-        message = f"the host agent can't be started: {error}"
-        raise translate_os_error(error, message) if isinstance(error, OSError) else ResourceError(message) from error
-    if return_code != 0:
-        raise ResourceError(f"the host agent can't be started: {sys.executable} exited with code {return_code}")
+            _spawn_agent(listener.fileno())
+    except OSError as error:
+        if isinstance(error, ResourceError):
+            raise
+        raise translate_os_error(error, f"the host agent can't be started: {error}") from error
     return True
 
 
-def _spawn_agent(descriptor: int) -> int:
-    """Start a process whose child is the agent; return its exit code."""
-    # It finds the packages as this process does, which may be in an archive that Spark has shipped. NumPy's threads of
-    # linear algebra and a working directory, which could not be unmounted, are of no use to it.
-    paths = os.pathsep.join(os.path.abspath(path) for path in sys.path)
-    environment = {**os.environ, "PYTHONPATH": paths, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+def _spawn_agent(descriptor: int) -> None:
+    """Start a process whose child is the agent; wait until that is ready. Raises `ResourceError`, `OSError`."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(_iter_import_folders()),
+        # Threads of linear algebra are of no use to the agent.
+        "OPENBLAS_NUM_THREADS": "1",
+        "OMP_NUM_THREADS": "1",
+    }
+    python = find_python()
+    # Memory and not a pipe, which a process that the agent inherits or starts could keep open.
     with (
+        open(new_memfd("errors"), "r+b") as errors,
         subprocess.Popen(
-            [sys.executable, "-c", _LAUNCH_SCRIPT, str(descriptor)],
+            [python, "-c", _LAUNCH_SCRIPT, str(descriptor)],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            stderr=errors,
             pass_fds=(descriptor,),
             start_new_session=True,
             env=environment,
-            cwd="/",
+            cwd="/",  # the file system of another folder could not be unmounted
         ) as process,
         call_on_error(process.kill),
     ):
-        return process.wait(_LAUNCH_TIMEOUT_S)
+        problem = f"the host agent can't be started: {python}"
+        try:
+            code = process.wait(_LAUNCH_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise ResourceError(f"{problem} was not ready after {_LAUNCH_TIMEOUT_S:g} s") from None
+        if code != 0:
+            errors.seek(0)
+            *_, last_line = errors.read().decode(errors="backslashreplace").split("\n")[-2:-1] or [""]
+            raise ResourceError(f"{problem} exited with code {code}{last_line and ': '}{last_line[:_MAX_ERROR_TEXT]}")
+
+
+def _iter_import_folders() -> Iterator[str]:
+    """The folders and archives in which this process finds packages, also in an archive that Spark has shipped."""
+    try:
+        working_folder = os.getcwd()
+    except FileNotFoundError:  # it was removed, and relative paths with it
+        working_folder = ""
+    for path in sys.path:
+        absolute_path = os.path.join(working_folder, path)
+        if os.path.isabs(absolute_path):
+            yield absolute_path

@@ -93,8 +93,10 @@ def _describe_missing(name: str, replies: Iterable[MissingEntry]) -> str:
     summaries = sorted((each for reply in replies for each in reply.newest), key=attrgetter("created_at"), reverse=True)
     newest = ", ".join(dict.fromkeys(summary.name for summary in summaries[:_MAX_NAMES]))
     others = f"the newest are: {newest}" if newest else "nothing is published"
-    reasons = "".join(f": {reply.ended}" for reply in replies if reply.ended)
-    return f"there is no published data set {name!r} on this host{reasons}; {others}"
+    # Agents keep what became of a data set only as long as they run.
+    unknown = "none with this name or ID was published lately, or it has ended with its application or host agent"
+    reasons = ": ".join(reply.ended for reply in replies if reply.ended) or unknown
+    return f"there is no published data set {name!r} on this host: {reasons}; {others}"
 
 
 def _ask_agents(

@@ -8,6 +8,7 @@ an agent becomes unreachable, one thread tries to connect to it again; the agent
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import threading
@@ -17,7 +18,7 @@ from datetime import datetime
 from functools import partial
 from typing import TypeAlias, TypeVar
 
-from bowstring.errors import BowstringError, ConnectionLostError, NotFoundError
+from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, NotFoundError
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.sharing.agent.client import AgentClient, AgentKey
@@ -31,12 +32,13 @@ LOCAL_AGENT = ""
 AttemptsByAgent: TypeAlias = Mapping[str, Mapping[int, int]]
 """The attempt of each partition, by the control URI of the agent that has it."""
 
+_LOGGER = logging.getLogger(__name__)
 _LOST_AGENT = (ConnectionLostError, NotFoundError)
 """The errors if an agent has ended with its partitions, can't be reached, or was replaced by another."""
 # A host that is down is noticed by its silence only: each 16 of them delay a call by this time.
 _REQUEST_TIMEOUT_S = 30.0
-# Dropping is an effort to free memory early, and the lifetime ends it otherwise: callers wait less.
-_DROP_TIMEOUT_S = 10.0
+DROP_TIMEOUT_S = 10.0
+"""Dropping is an effort to free memory early, and the lifetime ends it otherwise: callers wait less."""
 # One thread reconnects to all agents: one that does not reply delays the others, and is dialled again later.
 _RECONNECT_TIMEOUT_S = 5.0
 _MIN_INTERVAL_S, _MAX_INTERVAL_S = 1.0, 60.0
@@ -94,16 +96,22 @@ class AgentGroup:
     def drop(
         self, dataset: str, uris: Iterable[str], reason: str = "was dropped", *, is_replaced: bool = False
     ) -> None:
-        """Free the memory of a data set, on the agents that can be reached, and do not own them for it any more.
+        """Free the memory of a data set, on the agents that can be reached, and do not own them for it any more. Log
+        the errors of agents that may still have it.
 
         Otherwise as `AgentClient.drop`.
         """
         uris = list(uris)
 
-        def drop_on(_uri: str, agent: AgentClient) -> None:
-            agent.drop(dataset, reason, is_replaced=is_replaced)
+        def drop_on(uri: str) -> None:
+            try:
+                with open_agent(self.key, uri, DROP_TIMEOUT_S) as agent:
+                    agent.drop(dataset, reason, is_replaced=is_replaced)
+            except BowstringError as error:
+                if not shows_end(error):
+                    _LOGGER.warning("data set %s: its memory may remain until it expires: %s", dataset, error)
 
-        self._call_each(uris, drop_on, _DROP_TIMEOUT_S, BowstringError)
+        map_in_new_threads(drop_on, uris, _MAX_THREADS)
         for uri in uris:
             _ownership.release(uri, dataset)
 
@@ -111,19 +119,22 @@ class AgentGroup:
         self,
         uris: Iterable[str],
         call: Callable[[str, AgentClient], _ReplyType],
-        timeout_s: float = _REQUEST_TIMEOUT_S,
-        ignored: type[BowstringError] | tuple[type[BowstringError], ...] = _LOST_AGENT,
     ) -> dict[str, _ReplyType]:
         """Call several agents at once; return the replies of those that can be reached and have the data set."""
 
         def call_one(uri: str) -> tuple[str, _ReplyType] | None:
             try:
-                with open_agent(self.key, uri, timeout_s) as agent:
+                with open_agent(self.key, uri) as agent:
                     return uri, call(uri, agent)
-            except ignored:
+            except _LOST_AGENT:
                 return None
 
         return dict(filter(None, map_in_new_threads(call_one, uris, _MAX_THREADS)))
+
+
+def shows_end(error: BowstringError) -> bool:
+    """Whether an error shows that a data set or its agent has ended, so that none of its memory remains."""
+    return isinstance(error, _LOST_AGENT) and not isinstance(error, DeadlineError)
 
 
 def open_agent(key: AgentKey, uri: str, timeout_s: float = _REQUEST_TIMEOUT_S) -> AgentClient:

@@ -13,6 +13,7 @@ after a few seconds, and first of all if there are too many.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import os
@@ -32,7 +33,7 @@ from bowstring.sharing.agent.agent_datasets import AgentDatasets, Attempt, index
 from bowstring.sharing.agent.control import CONTROL_OPTIONS, NONCE_BYTES, ControlSession, RemoteAccess, check_nonce
 from bowstring.sharing.agent.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.agent.publications import Publication
-from bowstring.sharing.processes import ProcessIdentity
+from bowstring.sharing.processes import ProcessIdentity, redirect_to_devnull
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
@@ -518,8 +519,10 @@ def _parse_attempts(request: Mapping[str, Any]) -> set[Attempt]:
     return {(int(index), int(attempt)) for index, attempt in request["attempts"]}
 
 
-def main(descriptor: int) -> None:
-    """Run the agent on an inherited listening socket."""
+def main(descriptor: int, ready_descriptor: int = -1) -> None:
+    """Run the agent on an inherited listening socket. When it is ready, write a byte to the other descriptor, if any:
+    until then, the process that starts the agent reads its standard error.
+    """
     # The soft limit is often 1024, and each region and reader needs a descriptor.
     _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
@@ -527,5 +530,10 @@ def main(descriptor: int) -> None:
         os.set_inheritable(descriptor, False)
         agent = HostAgent()
         agent.listen(UnixListener.from_socket(listening_socket, TRANSPORT_OPTIONS))
+        if ready_descriptor >= 0:
+            redirect_to_devnull([2])
+            with contextlib.suppress(BrokenPipeError):  # it has stopped waiting
+                os.write(ready_descriptor, b"1")
+            os.close(ready_descriptor)
         agent.run()
     os._exit(0)  # the server's thread has nothing to clean up

@@ -11,7 +11,6 @@ it writes. Reservations of other control groups count, too, since the agent can'
 from __future__ import annotations
 
 import os
-import tempfile
 import weakref
 from collections import deque
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from bowstring.errors import InvalidArgumentError
 from bowstring.memory.available_memory import spare_memory_bytes
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
-from bowstring.memory.unnamed_file import order_folders
+from bowstring.memory.unnamed_file import find_folders
 from bowstring.sharing.server.options import UNLIMITED_BYTES
 
 _FOLDER_VARIABLES = ("SPARK_LOCAL_DIRS", "LOCAL_DIRS")
@@ -166,4 +165,4 @@ def find_spill_folders() -> list[str]:
     them from their executor), otherwise in the temporary folder; on a disk if possible.
     """
     local_folders = next((os.environ[name] for name in _FOLDER_VARIABLES if os.environ.get(name)), "")
-    return order_folders([local_folders.split(","), [tempfile.gettempdir(), "/var/tmp"]])
+    return find_folders(local_folders.split(","))

@@ -102,8 +102,8 @@ class PartitionMemory(Closable):
         try:
             self._memory.spill(folders)
         except ResourceError as problem:
-            space = ", ".join(f"{folder} has {free_bytes(folder)} bytes free" for folder in folders)
-            raise ResourceError(f"memory is short: {self._shortage}; {problem}: {space or 'no folder'}") from problem
+            space = "".join(f"; {folder} has {free_bytes(folder)} bytes free" for folder in folders)
+            raise ResourceError(f"memory is short: {self._shortage}; {problem}{space}") from problem
         self._is_on_disk = not is_in_memory(self._memory.spill_folder or "")
         if self._is_on_disk:
             # Returns the memory. The reservation stays open, or the agent would close the connection as idle.

@@ -11,7 +11,6 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
@@ -27,6 +26,7 @@ from bowstring.errors import (
     check_seconds,
 )
 from bowstring.io.fsspec_store import is_store_scheme
+from bowstring.io.local_path import absolute_path
 from bowstring.memory.closable import call_on_error
 from bowstring.sharing.client.connection import ConnectionOptions
 from bowstring.sharing.client.dataset_reader import DatasetReader
@@ -173,6 +173,11 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
 def _connect_to_dataset(dataset: Any, options: ConnectOptions) -> DatasetReader:
     """Connect to all servers of a data set in parts: an incomplete one is an error, which names the lost parts."""
     getattr(dataset, "uris", ())  # an error if it is closed
+    if getattr(dataset, "steps", ()):
+        raise InvalidArgumentError(
+            f"connect: data set {dataset.name!r} has steps, such as filters, which are not applied here: iterate over "
+            f"the data set itself, or call its read_all"
+        )
     parts, columns = dataset.parts, getattr(dataset, "column_indices", None)
     checked: dict[StreamURI, BowstringError | None] = {}
     requests = [
@@ -244,7 +249,7 @@ def _create_part_requests(
 def _create_request(uri: str | os.PathLike[str], options: ConnectOptions) -> PartRequest | FileRequest:
     """Return a request for the server or file of a URI, or for the file of a path object. Raises as `connect`."""
     if isinstance(uri, os.PathLike):
-        return FileRequest(str(Path(uri).absolute()))
+        return FileRequest(absolute_path(uri))
     if _is_url_of_file(uri):
         return FileRequest.for_uri(uri)
     parsed, name = parse_dataset_uri(uri, options.ticket)

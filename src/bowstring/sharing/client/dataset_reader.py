@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from typing import TypeAlias
+
+import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
@@ -29,6 +33,7 @@ from bowstring.errors import (
     NotFoundError,
     ProtocolError,
     add_location,
+    format_count,
     translate_os_error,
 )
 from bowstring.file_formats import open_batches
@@ -37,7 +42,7 @@ from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import StreamReader
-from bowstring.kernels.filters import FiltersLike, parse_filters
+from bowstring.kernels.filters import Filters, FiltersLike, parse_filters
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.sharing.client.connection import Connection, ConnectionOptions, Stream
 from bowstring.sharing.client.part_requests import (
@@ -146,12 +151,49 @@ class DatasetReader(Closable):
         self._read_aheads.add(ahead)
         yield from ahead.iterate(self._read_batches(ahead))
 
+    def locate_batches(self, filters: Sequence[Filters] = ()) -> Iterator[tuple[int, int, RecordBatch]]:
+        """Yield each batch that has rows, after the index of its part and the index in the part of its first row.
+
+        Batches of files are not read if they have no rows that match all `filters`, of the columns of the parts, by
+        their statistics. The rows of each part must be known, as of a `Dataset`. Raises as iterating.
+
+        >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}) as server:
+        ...     with bs.connect(bs.dataset([server.uri("visits")] * 2)) as reader:
+        ...         [(part, start, batch.num_rows) for part, start, batch in reader.locate_batches()]
+        [(0, 0, 3), (1, 0, 3)]
+        """
+        request, ends = None, list[int]()
+        for batch_request, start, batch in self._read_requests(candidates=filters):
+            if not batch.num_rows:
+                continue
+            if batch_request is not request:
+                request, ends = batch_request, list(accumulate(part.num_rows or 0 for part in batch_request.parts))
+            position = bisect_right(ends, start)
+            first = ends[position - 1] if position else 0
+            if position == len(ends) or start + batch.num_rows > ends[position]:
+                part = request.parts[min(position, len(ends) - 1)]
+                expected, found = format_count(part.num_rows or 0, "row"), f"{start + batch.num_rows - first:,}"
+                raise InvalidDataError(f"part {part.index}: expected {expected}, found at least {found}")
+            yield request.parts[position].index, start - first, batch
+
     def _read_batches(
         self, ahead: ReadAhead | None = None, filters: FiltersLike | None = None
     ) -> Iterator[RecordBatch]:
         """Yield all batches; in the thread of `ahead`, those in shared memory only when the loop needs them.
 
         Rows of files that do not match `filters` are left out.
+        """
+        return (batch for _, _, batch in self._read_requests(ahead, filters))
+
+    def _read_requests(
+        self,
+        ahead: ReadAhead | None = None,
+        filters: FiltersLike | None = None,
+        candidates: Sequence[Filters] = (),
+    ) -> Iterator[tuple[JointRequest, int, RecordBatch]]:
+        """Yield batches as `_read_batches`, after their request and the index in it of their first row.
+
+        Batches of files that have no rows for all of `candidates`, by their statistics, are left out.
         """
         requests = deque(self._requests)
         first_stream = self._take_first_stream()
@@ -173,17 +215,21 @@ class DatasetReader(Closable):
                     f"{self._describe_request(request)}: expected {self.schema!r}, found {batches.schema!r}"
                 )
             is_complete, num_rows = False, 0
-            is_filtered = filters is not None and isinstance(batches, _OpenFile)
+            is_filtered = isinstance(batches, _OpenFile) and (filters is not None or bool(candidates))
+            if isinstance(batches, _OpenFile):
+                located = batches.locate(candidates) if candidates else _number_rows(batches.read(filters))
+            else:
+                located = _number_rows(batches)
             if ahead is not None:
                 ahead.interrupt = partial(self._close_connection, opened)
             try:
-                for batch in batches.read(filters) if isinstance(batches, _OpenFile) else batches:
+                for start, batch in located:
                     if self._is_closed:
                         raise ClosedError("the data set was closed while it was read")
                     num_rows += batch.num_rows
                     if ahead is not None and isinstance(batches, _SelectedColumns) and batches.received is not None:
                         ahead.batch_bytes = batches.received.nbytes
-                    yield with_shared_schema(batch, self.schema)
+                    yield request, start, with_shared_schema(batch, self.schema)
                     if shared_ahead is not None:
                         shared_ahead.wait_until_needed()
                 # Some batches are not read with filters.
@@ -447,10 +493,31 @@ class _OpenFile(Closable):
                 tuple(batch.lazy_columns)  # fetched together, before the file is closed
             yield batch
 
+    def locate(self, filters: Sequence[Filters]) -> Iterator[tuple[int, RecordBatch]]:
+        """Yield the batches that may have rows which match all filters, after the indices of their first rows."""
+        reader = self._reader
+        if not isinstance(reader, FileReader):
+            yield from _number_rows(self.read(None))
+            return
+        candidates = sorted(set.intersection(*(set(reader.find_candidates(each)) for each in filters)))
+        ends = np.cumsum(reader.row_counts)
+        for index, batch in zip(candidates, reader.iter_batches(candidates), strict=True):
+            if isinstance(reader, RemoteFileReader):
+                tuple(batch.lazy_columns)  # fetched together, before the file is closed
+            yield int(ends[index]) - batch.num_rows, batch
+
     def close(self) -> None:
         """Close the file; arrays stay valid."""
         self.is_closed = True
         self._reader.close()
+
+
+def _number_rows(batches: Iterable[RecordBatch]) -> Iterator[tuple[int, RecordBatch]]:
+    """Yield each batch after the index of its first row."""
+    start = 0
+    for batch in batches:
+        yield start, batch
+        start += batch.num_rows
 
 
 def _is_in_shared_memory(request: JointRequest) -> bool:

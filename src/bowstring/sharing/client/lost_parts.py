@@ -55,11 +55,17 @@ def check_parts(
             host_reasons[host] = part_reasons[-1]
     texts = []
     for host, indices in lost.items():
-        more = ", …" if len(indices) > _MAX_INDICES else ""
-        location = "" if host is None else f" of host {host}"
-        texts.append(f"{', '.join(map(str, indices[:_MAX_INDICES]))}{more}{location}: {host_reasons[host]}")
+        location = "" if host is None else f" on host {host}"
+        texts.append(f"{_describe_indices(indices)}{location} can't be reached: {host_reasons[host]}")
     if texts:
-        raise ConnectionLostError(f"data set {name}: lost, or not within reach, are parts {'; parts '.join(texts)}")
+        raise ConnectionLostError(f"data set {name}: {'; '.join(texts)}")
+
+
+def _describe_indices(indices: Sequence[int]) -> str:
+    texts = list(map(str, indices[:_MAX_INDICES]))
+    if len(indices) > _MAX_INDICES:
+        texts.append(f"{len(indices) - _MAX_INDICES:,} more")
+    return f"part {texts[0]}" if len(texts) == 1 else f"parts {', '.join(texts[:-1])} and {texts[-1]}"
 
 
 def _find_reason(uri: StreamURI, options: ConnectionOptions) -> BowstringError | None:

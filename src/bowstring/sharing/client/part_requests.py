@@ -7,10 +7,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError
+from bowstring.io.local_path import absolute_path
 from bowstring.sharing.uris import (
     Ticket,
     display_uri,
@@ -47,7 +48,12 @@ class FileRequest:
             raise ConnectionLostError(f"{uri}: a file of another host")
         if not parts.path.startswith("/") or parts.query or parts.fragment:
             raise InvalidArgumentError(f"{uri}: expected file:///PATH, with an absolute path; quote '?' and '#'")
-        return cls(unquote(parts.path))
+        return cls(unquote(parts.path, errors="surrogateescape"))
+
+    @staticmethod
+    def to_uri(path: str | os.PathLike[str]) -> str:
+        """Return the `file:` URI of a path. Raises as `absolute_path`."""
+        return f"file://{quote(os.path.normpath(absolute_path(path)), errors='surrogateescape')}"
 
     def __str__(self) -> str:
         return self.url

@@ -8,7 +8,6 @@ whatever the number of partitions is. A file of sorted rows ends at `GATHER_BYTE
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -22,7 +21,8 @@ from bowstring.io.sinks import ChecksumSink, open_sink
 from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_file
 from bowstring.ipc.writers import FileWriter
-from bowstring.memory.unnamed_file import open_unnamed_file, order_folders
+from bowstring.memory.unnamed_file import open_unnamed_file
+from bowstring.sharing.agent.memory_budget import find_spill_folders
 from bowstring.spark.arrow_files import write_batches
 from bowstring.spark.folder.partition_folders import split_by_partition
 from bowstring.spark.options import WriteOptions
@@ -203,9 +203,7 @@ class _GatheredRows:
         for partition, batch in self._split_pending():
             if self._writer is None:
                 self._schema = batch.schema
-                # Spark sets the variable for its workers. A file without a name ends with a killed task.
-                folders = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")
-                self._descriptor, _ = open_unnamed_file(order_folders([folders, [tempfile.gettempdir()]]))
+                self._descriptor, _ = open_unnamed_file(find_spill_folders())  # it ends with a killed task
                 self._writer = new_file(self._descriptor, import_schema(batch.schema))
             _, array = batch.__arrow_c_array__()
             self._writer.write_batch(import_batch((self._writer.schema.__arrow_c_schema__(), array)))

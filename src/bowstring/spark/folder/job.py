@@ -23,6 +23,7 @@ from bowstring.datasets.manifest import (
     QueryBatch,
     data_file_name,
     list_files_without_manifest,
+    log_errors_after_commit,
     read_manifest,
     remove_old_manifests,
     try_create_manifest,
@@ -183,21 +184,20 @@ class FolderJob:
         # Spark repeats a batch if its driver ended between this commit and Spark's own record of it.
         newest = read_manifest(self.folder)
         if newest is not None and newest.has_batch(batch):
-            self.discard()
+            with log_errors_after_commit(self.folder):
+                self.discard()
             return
         # In this order: a manifest lists only files that are there; the staging folder, of which this process is the
         # owner, keeps others from removing them until they are listed; and files that no manifest lists go last.
         unused_names = self._place_files(entries)
         manifest, superseded_names = self._commit_manifest(entries, batch)
         staging.remove_staging_folder(self.folder, self.id)
-        try:
+        with log_errors_after_commit(self.folder):
             for name in (*superseded_names, *unused_names):
                 (self.folder / name).unlink(missing_ok=True)
             staging.remove_empty_partition_folders(self.folder, superseded_names)
             if manifest is not None and manifest.base is None:  # a complete one replaces others
                 remove_old_manifests(self.folder)
-        except OSError:
-            pass  # the data is committed; files that remain are not read
 
     def discard(self) -> None:
         """Remove the files of the job, unless it is committed; on the driver."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.table import Table
 from bowstring.datasets.dataset import Dataset
-from bowstring.datasets.published_dataset import PublishedDataset, end_predecessor
+from bowstring.datasets.published_dataset import PublishedDataset, end_predecessors
 from bowstring.errors import InvalidArgumentError
 from bowstring.sharing.agent.client import DEFAULT_TTL_S, AgentKey
 from bowstring.sharing.agent.control import RemoteAccess
@@ -153,7 +153,7 @@ def publish(  # noqa: PLR0913 -- all but one are options
     dataset_id = create_dataset_id(name)
     frame = publish_as(dataset_id, df, PublishOptions(name, ttl_s, lifetime, memory_limit, remote, vectors, progress))
     if replace:
-        end_predecessor(frame)
+        end_predecessors(frame)
     return frame
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, unpublish
-from bowstring.errors import InvalidArgumentError, NotFoundError, check_count
+from bowstring.errors import BowstringError, InvalidArgumentError, NotFoundError, check_count
 from bowstring.sharing.agent.client import DEFAULT_TTL_S
 from bowstring.sharing.agent.directory import list_published
 from bowstring.sharing.agent.publications import Lifetime, QueryBatchId, check_name
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 # A follower that is some triggers late still finds its next batch.
 DEFAULT_KEPT_BATCHES = 10
 
+_LOGGER = logging.getLogger(__name__)
 _QUERY_PROPERTY = "sql.streaming.queryId"
 
 
@@ -92,8 +94,11 @@ class _BatchPublisher:
             for old in [each for each in self._frames if each <= number - self.keep]:
                 self._close(old)
         for old in [each for each in others if each <= number - self.keep]:
-            with contextlib.suppress(NotFoundError):
+            try:
                 unpublish(others[old])
+            except BowstringError as error:  # the batch is published; an old one may remain until it expires
+                if not isinstance(error, NotFoundError):
+                    _LOGGER.warning("data set %s: may remain until it expires: %s", others[old], error)
 
     def close_after(self, query: StreamingQuery) -> None:
         """Free the batches when the query has ended, unless they outlive the application."""

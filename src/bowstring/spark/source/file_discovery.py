@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
+MISSING_FILE_ADVICE = 'set the option ignoreMissingFiles to "true" to read without its rows'
+
+
 @dataclass(frozen=True, slots=True)
 class DataFile:
     """A file of the data."""
@@ -100,12 +103,12 @@ def find_partition_schema(folders: Sequence[FolderFiles], options: ReadOptions) 
 
 
 def read_listed_file(
-    folder: FolderPath, manifest: Manifest, entry: ManifestEntry, base: FolderPath, options: ReadOptions
+    folder: FolderPath, list_name: str, entry: ManifestEntry, base: FolderPath, options: ReadOptions
 ) -> DataFile | None:
-    """Return the file of an entry of a manifest; None if the options do not select it.
+    """Return the file of an entry of a manifest or another list; None if the options do not select it.
 
-    Raises `MissingFileError` if it does not exist, `InvalidDataError` if it has another size than in the manifest,
-    unless the options tolerate that.
+    Raises `MissingFileError` if it does not exist, `InvalidDataError` if it has another size than in the list, unless
+    the options tolerate that.
     """
     path = folder / entry.name
     try:
@@ -113,13 +116,15 @@ def read_listed_file(
     except FileNotFoundError as error:
         if options.ignore_missing_files:
             return None
-        message = f"{path}: is missing, though manifest {manifest.sequence_number} of its folder lists it"
-        raise MissingFileError(message, error) from None
+        raise MissingFileError(
+            f"{path}: is missing, though {list_name} lists it: it was removed before it was read; "
+            f"{MISSING_FILE_ADVICE}",
+            error,
+        ) from None
     problem = None
     if status.st_size != entry.length_bytes:
         problem = InvalidDataError(
-            f"{path}: expected {entry.length_bytes} bytes, as in manifest {manifest.sequence_number}, "
-            f"found {status.st_size}"
+            f"{path}: expected {entry.length_bytes} bytes, as in {list_name}, found {status.st_size}"
         )
         if not options.tolerates_malformed:
             raise problem
@@ -142,7 +147,10 @@ def _find_root_files(root: FolderPath, options: ReadOptions) -> Iterator[FolderF
     if root.is_dir():
         yield from _walk(root, options.base_path or root, options, ())
         return
-    status = root.stat()
+    try:
+        status = root.stat()
+    except FileNotFoundError:  # removed since it was listed
+        return
     if options.selects(root, status):
         partition = (
             () if options.recursive_file_lookup else _parse_partition(root.parent, options.base_path or root.parent)
@@ -155,7 +163,7 @@ def _read_listing(
 ) -> FolderFiles:
     """Return the files in `root` that the manifest of `folder` lists, which contains `root`."""
     files = (
-        read_listed_file(folder, manifest, entry, base, options)
+        read_listed_file(folder, f"manifest {manifest.sequence_number}", entry, base, options)
         for entry in manifest.entries
         if find_relative_name(folder / entry.name, root) is not None
     )
@@ -232,6 +240,8 @@ def _walk(
                         if options.selects(path, file_status):
                             files.append(DataFile(path, file_status.st_size, file_status.st_mtime_ns, partition))
     except OSError as problem:
+        if isinstance(problem, FileNotFoundError) and ancestors:  # removed since it was listed
+            return
         raise translate_os_error(problem, f"{problem.filename}: cannot be read: {problem.strerror}") from problem
     if files:
         yield FolderFiles(folder, tuple(files))

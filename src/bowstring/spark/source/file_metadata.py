@@ -59,4 +59,4 @@ def _to_uri(path: FolderPath) -> str:
     """Return the URI of a file as Spark writes it: letters of all languages are not escaped."""
     if isinstance(path, StorePath):
         return str(path)
-    return "file:" + _ESCAPED.sub(lambda match: quote(match[0], safe=""), str(path))
+    return "file:" + _ESCAPED.sub(lambda match: quote(match[0], safe="", errors="surrogateescape"), str(path))

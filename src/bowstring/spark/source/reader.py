@@ -19,7 +19,7 @@ from bowstring.spark.options import ReadOptions
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.runtime.worker_errors import hide_traceback
 from bowstring.spark.source.casting import cast_batch
-from bowstring.spark.source.file_discovery import DataFile, FolderFiles
+from bowstring.spark.source.file_discovery import MISSING_FILE_ADVICE, DataFile, FolderFiles
 from bowstring.spark.source.file_metadata import create_metadata_column
 from bowstring.spark.source.read_tasks import ReadTask, group_ranges
 from bowstring.spark.source.schema_compatibility import (
@@ -153,7 +153,8 @@ class ArrowReader:
                 return
             raise MissingFileError(
                 f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or "
-                "run CREATE OR REPLACE TEMPORARY VIEW (REFRESH TABLE has no effect on a Python data source)",
+                "run CREATE OR REPLACE TEMPORARY VIEW (REFRESH TABLE has no effect on a Python data source); or "
+                f"{MISSING_FILE_ADVICE}",
                 filename=str(path),
             ) from error
 
@@ -293,9 +294,11 @@ def _try_describe(
         if not options.tolerates_malformed:
             raise
         return problem
-    except MissingFileError:
+    except MissingFileError as error:
         if not options.ignore_missing_files:
-            raise
+            raise MissingFileError(
+                f"{file.path}: was removed after it was listed: load the data again, or {MISSING_FILE_ADVICE}", error
+            ) from None
         return None
 
 

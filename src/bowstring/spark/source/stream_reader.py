@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from bowstring.datasets.manifest import (
     Manifest,
     ManifestEntry,
+    log_errors_after_commit,
     read_manifest,
     remove_old_manifests,
     try_create_manifest,
@@ -161,15 +162,14 @@ class _FileList:
         if not try_create_manifest(log_folder, next_log):
             raise InvalidDataError(f"{log_folder}: another driver runs the same query")
         if next_log.base is None:
-            remove_old_manifests(log_folder)
+            with log_errors_after_commit(log_folder):
+                remove_old_manifests(log_folder)
         return next_log
 
 
 def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozenset[str]) -> Iterator[ManifestEntry]:
     """Yield the complete files of a folder that are not known, the oldest first."""
-    files = find_unlisted_files(folder, options) if folder.is_dir() else []
-    names_by_time = [(file.modified_ns, find_relative_name(file.path, folder) or file.path.name) for file in files]
-    for modified_ns, name in sorted(names_by_time):
+    for modified_ns, name in sorted(_list_files(folder, options)):
         if name in known:
             continue
         path = folder / name
@@ -179,7 +179,7 @@ def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozen
             size_bytes = path.stat().st_size
             lengths_bytes = describe_file(path).batch_lengths_bytes
             is_complete = lengths_bytes is not None or _has_end_of_stream(path)
-        except NotFoundError:
+        except (FileNotFoundError, NotFoundError):  # removed since it was listed
             continue
         except InvalidDataError:
             if not is_old:
@@ -190,6 +190,12 @@ def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozen
         # A stream may also end without a marker; then its age shows that it is complete.
         if is_complete or is_old:
             yield ManifestEntry(name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
+
+
+def _list_files(folder: FolderPath, options: ReadOptions) -> Iterator[tuple[int, str]]:
+    """Yield when the files of a folder, complete or not, were modified, and their names."""
+    for file in find_unlisted_files(folder, options) if folder.is_dir() else ():
+        yield file.modified_ns, find_relative_name(file.path, folder) or file.path.name
 
 
 def _has_end_of_stream(path: FolderPath) -> bool:
@@ -241,10 +247,10 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's own
         """Read only the files that exist now."""
         manifest = read_manifest(self._folder) if self._folder.is_dir() else None
-        entries = (
-            _find_complete_files(self._folder, self._options, frozenset()) if manifest is None else manifest.entries
-        )
-        self._names_available_now = frozenset(entry.name for entry in entries)
+        if manifest is not None:
+            self._names_available_now = frozenset(entry.name for entry in manifest.entries)
+        else:  # by name only: most files have been read, and the others are opened when they are added to the log
+            self._names_available_now = frozenset(name for _, name in _list_files(self._folder, self._options))
 
     @hide_traceback()
     def latestOffset(  # noqa: N802 -- Spark's own
@@ -274,14 +280,16 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if indices and indices[-1] >= len(files.entries):
             raise InvalidDataError(f"{self._folder}: has fewer files than the query has read")
         base = self._options.base_path or self._folder
+        is_log = files.schema == _LOG_SCHEMA
+        list_name = f"{LOG_FOLDER}/{after.source}" if is_log else f"manifest {files.sequence_number}"
         data_files = [
-            read_listed_file(self._folder, files, files.entries[index], base, self._options) for index in indices
+            read_listed_file(self._folder, list_name, files.entries[index], base, self._options) for index in indices
         ]
         listed = tuple(file for file in data_files if file is not None)
-        if files.schema != _LOG_SCHEMA:
-            folder = FolderFiles(self._folder, listed, files)
-        else:
+        if is_log:
             folder = FolderFiles(self._folder, tuple(replace(file, entry=None) for file in listed))
+        else:
+            folder = FolderFiles(self._folder, listed, files)
         return [InputPartition(task.ranges) for task in self._reader.plan([folder])]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:

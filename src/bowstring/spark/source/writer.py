@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, QueryBatch
+from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, QueryBatch, log_errors_after_commit
 from bowstring.errors import InvalidArgumentError
 from bowstring.io.local_path import as_folder
 from bowstring.io.store_path import FolderPath
@@ -137,7 +137,8 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
             return  # a batch without partitions
         job.commit(_find_entries(messages), QueryBatch(query, batchId))
         # Spark runs the batches of a query one after the other, so all other jobs of the query have ended.
-        staging.discard_jobs_of_query(job.folder, query)
+        with log_errors_after_commit(job.folder):
+            staging.discard_jobs_of_query(job.folder, query)
 
     @hide_traceback()
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: ARG002, N803
