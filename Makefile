@@ -6,10 +6,12 @@ BIN = $(VENV)/bin
 READY := $(VENV)/.ready
 DEMO_READY := $(VENV)/.ready-demo
 DEMO_EXTRAS := cli,spark
+TRAINING_EXTRAS := test,training
+TRAINING_TESTS := tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md
 CODE := $(wildcard src tests benchmarks fuzz docs/*.py conftest.py)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-spark thorough lint check format docs bench fuzz soak dist venv clean
+.PHONY: help demo test test-spark test-training thorough lint check format docs bench fuzz soak dist venv clean
 
 help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
@@ -25,8 +27,8 @@ lint: $(READY) ## Check format, lint and types.
 	@$(BIN)/ruff check $(CODE)
 	@$(BIN)/mypy $(CODE)
 
-thorough: $(READY) ## Run the long tests, servers and clients with kills, and the fuzzer: 20 minutes.
-	@$(BIN)/python -m pytest -n 2 --thorough -m thorough
+thorough: $(READY) test-training ## Run the long tests, servers and clients with kills, and the fuzzer: 20 minutes.
+	@$(BIN)/python -m pytest -n 2 --thorough -m thorough --ignore tests/datasets
 	@$(BIN)/python -m tests.sharing.soak --time 240
 	@$(BIN)/python -m fuzz --time 240 --seed 1
 
@@ -59,6 +61,13 @@ test-spark: build/spark-$(VERSION)/.ready ## Run the Spark tests with another Py
 build/spark-%/.ready: VENV = build/spark-$*
 build/spark-%/.ready: pyproject.toml
 	$(call install,test,'pyspark==$*')
+
+test-training: build/training/.ready ## Run the tests of data sets with PyTorch, XGBoost, LightGBM, scikit-learn.
+	@build/training/bin/python -m pytest -n 2 --thorough $(TRAINING_TESTS) $(ARGS)
+
+build/training/.ready: VENV = build/training
+build/training/.ready: pyproject.toml
+	$(call install,$(TRAINING_EXTRAS))
 
 # The extras of the demo are among those of dev. pip adds what the virtual environment lacks.
 define install
