@@ -16,7 +16,7 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
 from bowstring.datasets.column_arrays import decode
-from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.dataset import Dataset, DatasetPart, has_bounds
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
@@ -27,7 +27,7 @@ from bowstring.kernels.list_lengths import (
     list_length_bounds,
     merge_list_length_bounds,
 )
-from bowstring.kernels.ml_vectors import read_vectors
+from bowstring.kernels.ml_vectors import MalformedRowError, read_vectors
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client.connect import Target, connect
 from bowstring.sharing.client.dataset_reader import DatasetReader
@@ -136,7 +136,19 @@ class PartTables:
         if self._dataset is None:
             return "", row
         part = int(np.searchsorted(self._first_rows, row, "right")) - 1
-        return f"data set {self._dataset.name!r}: part {part}: ", row - int(self._first_rows[part])
+        return self._describe_part(part), row - int(self._first_rows[part])
+
+    def validate_open_parts(self) -> None:
+        """Raise an `InvalidDataError` that names the part and the column if a part in memory is malformed."""
+        for part, opened in self._parts.items():
+            for field, column in zip(self.schema, opened.table.columns, strict=True):
+                try:
+                    column.validate(full=True)
+                except InvalidDataError as error:
+                    raise InvalidDataError(f"{self._describe_part(part)}column {field.name!r}: {error}") from None
+
+    def _describe_part(self, part: int) -> str:
+        return "" if self._dataset is None else f"data set {self._dataset.name!r}: part {part}: "
 
     # All rows of a column, for `bowstring.datasets.batch_arrays`
 
@@ -156,17 +168,24 @@ class PartTables:
         tables = self._open_mapped(unrecorded)
         if tables is None:
             return None
-        for chunk in (chunk for table in tables for chunk in table.column(name).chunks):
-            found = list_length_bounds(chunk)
-            assert found is not None
-            bounds = merge_list_length_bounds(bounds, found)
+        try:
+            for chunk in (chunk for table in tables for chunk in table.column(name).chunks):
+                found = list_length_bounds(chunk)
+                assert found is not None
+                bounds = merge_list_length_bounds(bounds, found)
+        except InvalidDataError:
+            self.validate_open_parts()
+            return None  # a malformed vector: who reads its row names it
         return bounds
 
     def has_dense_vectors(self, name: str) -> bool:
         """Whether all vectors of a column are known to be dense, since they are in shared memory of this host."""
         tables = self._open_mapped([index for index, _ in self._parts_with_rows()])
         chunks = [] if tables is None else [chunk for table in tables for chunk in table.column(name).chunks]
-        return tables is not None and all(read_vectors(chunk).is_dense for chunk in chunks)
+        try:
+            return tables is not None and all(read_vectors(chunk).is_dense for chunk in chunks)
+        except MalformedRowError:
+            return False  # who reads the row names it
 
     def find_distinct_values(self, name: str) -> Array:
         """Return the distinct values of a column, sorted, without null. All parts are read."""
@@ -186,7 +205,13 @@ class PartTables:
             return None
         columns = self._dataset.column_indices
         index = self.schema.resolve_indices(name)[0]
-        return dict(part.list_lengths).get(index if columns is None else columns[index])
+        bounds = dict(part.list_lengths).get(index if columns is None else columns[index])
+        if bounds is not None and not has_bounds(self.schema[index].type, bounds):
+            raise InvalidDataError(
+                f"data set {self._dataset.name!r}: list_lengths: column {name!r} is {self.schema[index].type}, "
+                f"found the bounds {bounds!s:.80}"
+            )
+        return bounds
 
     def _open_mapped(self, parts: Sequence[int]) -> list[Table] | None:
         """Return these parts if all are in shared memory of this host, or None."""

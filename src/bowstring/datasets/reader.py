@@ -180,7 +180,8 @@ class EpochReader:
         """Iterate over the batches, converted.
 
         Shuffled rows are converted when they are copied, many batches at once, and then split. A `RowError` of
-        `convert` becomes an `InvalidDataError` that names the part, the column and the row.
+        `convert` becomes an `InvalidDataError` that names the part, the column and the row; malformed buffers one that
+        names the part and the column.
         """
         epoch, batches = self._start[0], self._remaining_batches()
         self._position, self._start = self._start, (epoch + 1, 0)
@@ -223,23 +224,28 @@ class EpochReader:
                 for batch in group:
                     start = batch * self.batch_rows
                     stop = min(start + self.batch_rows, self.order.num_rows)
-                    rows = self._convert(convert, selection.slice(start, stop), np.arange(start, stop))
+                    rows = self._convert(convert, partial(selection.slice, start, stop), np.arange(start, stop))
                     yield from split(rows, [stop - start])
                 continue
             # One gather of many rows takes a small part of the time of one for each batch.
             indices = self._order_rows(epoch, group)
             all_indices = np.concatenate(indices)
-            rows = self._convert(convert, selection.take(all_indices), all_indices)
+            rows = self._convert(convert, partial(selection.take, all_indices), all_indices)
             del selection  # of parts that may be dropped while these rows are used
             yield from split(rows, [len(each) for each in indices])
 
-    def _convert(self, convert: Callable[[RecordBatch], Rows], table: Table, indices: RowIndices) -> Rows:
+    def _convert(
+        self, convert: Callable[[RecordBatch], Rows], get_table: Callable[[], Table], indices: RowIndices
+    ) -> Rows:
         """Convert the rows of these indices. An error for one of them names its place in the data set."""
         try:
-            return convert(_to_batch(table))
+            return convert(_to_batch(get_table()))
         except RowError as error:
             location, row = self._tables.locate_row(int(indices[error.index]))
             raise error.locate(location, row) from None
+        except InvalidDataError:
+            self._tables.validate_open_parts()
+            raise
 
     def _count_gathered_batches(self) -> int:
         """Return the number of batches of this rank that are copied at once.

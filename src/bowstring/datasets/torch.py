@@ -21,7 +21,7 @@ from bowstring.datasets.column_arrays import ColumnValues, RaggedArray, RowError
 from bowstring.datasets.part_tables import PartTables, RowSelection, Source
 from bowstring.datasets.reader import EpochReader
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidArgumentError, require_package, suggest
+from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package, suggest
 from bowstring.layouts.indexing import normalize_index, to_integer
 from bowstring.transports.tls import TlsOptions
 
@@ -241,12 +241,15 @@ class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore
     def __getitems__(self, indices: Sequence[int]) -> TensorRows:
         """Return several rows."""
         rows = np.array([normalize_index(index, self._num_rows) for index in indices], np.int64)
-        (batch,) = self._open().take(rows).to_batches()
         try:
+            (batch,) = self._open().take(rows).to_batches()
             return TensorRows(self._tensors, self._tensors.convert(batch, is_copied=True), len(rows))
         except RowError as error:
             location, row = self._tables.locate_row(int(rows[error.index]))
             raise error.locate(location, row) from None
+        except InvalidDataError:
+            self._tables.validate_open_parts()
+            raise
 
     def _open(self) -> RowSelection:
         return self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
