@@ -66,7 +66,7 @@ def _allow_warnings_of_torch() -> Any:
         yield
 
 
-def create(handle: SharedTableHandle, **options: Any) -> EpochDataset:
+def create(handle: Any, **options: Any) -> EpochDataset:
     return EpochDataset(EpochReader(handle, 4, seed=3), **(options or OPTIONS))
 
 
@@ -181,7 +181,7 @@ def test_the_loader_takes_the_options_of_all(handle: Any, rows: Any) -> None:
     check(list(batches), rows)
     check(list(batches), rows, 1)
     assert batches.dataset.categories == {"city": ["a", "b"]}  # type: ignore[attr-defined]
-    with pytest.raises(InvalidArgumentError, match="loader: there is no option 'sed'; did you mean 'seed'?"):
+    with pytest.raises(InvalidArgumentError, match="loader: there is no option 'sed'; did you mean 'seed'"):
         loader(handle, 4, sed=3)
     with pytest.raises(InvalidArgumentError, match="loader: there is no option 'shuffle'"):
         loader(handle, 4, shuffle=True)

@@ -208,9 +208,9 @@ class BatchArrays:
         return arrays
 
     def split(self, arrays: Arrays, lengths: Sequence[int]) -> Iterator[Arrays]:
-        """Divide rows into batches of these lengths, which share the memory, and pad their lists."""
+        """Divide rows into batches of these lengths, which share the memory."""
         for start, stop in pairwise(accumulate(lengths, initial=0)):
-            yield self.pad({name: values[start:stop] for name, values in arrays.items()})
+            yield {name: values[start:stop] for name, values in arrays.items()}
 
     def pad(self, arrays: Arrays) -> Arrays:
         """Pad the lists of a batch."""

@@ -401,7 +401,8 @@ class ArrayBatches:
         convert = partial(self._arrays.convert, is_copied=self._reader.is_copied)
         for arrays in self._reader.iterate(convert, self._arrays.split):
             batch = {
-                name: values.to_scipy() if isinstance(values, SparseRows) else values for name, values in arrays.items()
+                name: values.to_scipy() if isinstance(values, SparseRows) else values
+                for name, values in self._arrays.pad(arrays).items()
             }
             yield batch if self._arrays.transform is None else self._arrays.transform(batch)
 

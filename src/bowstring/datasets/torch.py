@@ -442,6 +442,10 @@ def _to_numpy_dtype(dtype: Any) -> Any:
         return np.dtype(np.float32)
     if isinstance(dtype, torch.dtype):
         return torch.empty(0, dtype=dtype).numpy().dtype
+    try:
+        torch.from_numpy(np.empty(0, dtype))
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"dtypes: {dtype!r} is not a type of tensors") from None
     return dtype
 
 
