@@ -558,7 +558,7 @@ def parse_list_lengths(value: Any, schema: Schema) -> ListLengths:
         is_valid = all(_is_index(index, len(schema)) for index, _ in lengths)
     except (TypeError, ValueError):
         is_valid = False  # these are not pairs
-    is_valid = is_valid and all(_has_bounds(schema.field(index).type, bounds) for index, bounds in lengths)
+    is_valid = is_valid and all(has_bounds(schema.field(index).type, bounds) for index, bounds in lengths)
     if not is_valid or any(right[0] <= left[0] for left, right in pairwise(lengths)):
         raise InvalidDataError(
             f"data set: list_lengths: expected list columns of the schema and their bounds, found {value!s:.80}"
@@ -566,7 +566,7 @@ def parse_list_lengths(value: Any, schema: Schema) -> ListLengths:
     return lengths
 
 
-def _has_bounds(data_type: DataType, bounds: ListLengthBounds) -> bool:
+def has_bounds(data_type: DataType, bounds: ListLengthBounds) -> bool:
     """Whether a type has lists with as many levels, and each has a pair of lengths, or no lists."""
     return 0 < len(bounds) == count_list_levels(data_type) and all(
         pair == NO_LISTS or (all(_is_index(length, 1 << 63) for length in pair) and pair[0] <= pair[1])
