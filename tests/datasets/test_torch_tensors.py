@@ -80,7 +80,8 @@ def read(batches: Any) -> list[int]:
 
 
 def order(epoch: int) -> list[int]:
-    return RowOrder((NUM_ROWS,), 3).rows(epoch, 0, NUM_ROWS).tolist()
+    indices: list[int] = RowOrder((NUM_ROWS,), 3).rows(epoch, 0, NUM_ROWS).tolist()
+    return indices
 
 
 def check(batches: list[Any], rows: dict[str, list[Any]], epoch: int = 0, first: int = 0) -> None:
@@ -169,8 +170,7 @@ def test_each_loop_is_an_epoch_with_any_number_of_workers(handle: Any, is_seeded
 @pytest.mark.parametrize("num_workers", [0, 2])
 @pytest.mark.parametrize("is_persistent", [False, True])
 def test_a_peek_does_not_take_a_batch_from_the_next_loop(handle: Any, num_workers: int, is_persistent: bool) -> None:
-    options = {"persistent_workers": True} if is_persistent and num_workers else {}
-    data_loader = load(create(handle), num_workers, **options)
+    data_loader = load(create(handle), num_workers, persistent_workers=is_persistent and num_workers > 0)
     assert read([next(iter(data_loader))]) == order(0)[:4]
     assert read(data_loader) == order(1)
     assert read(data_loader) == order(2)
