@@ -12,7 +12,7 @@ from hypothesis import given, strategies as st
 
 import bowstring as bs
 from bowstring.datasets import Dataset, DatasetPart, EpochReader, RowOrder
-from bowstring.kernels.list_lengths import find_list_lengths
+from bowstring.kernels.list_lengths import ListLengthCollector
 from bowstring.sharing.server.server import Server
 from tests.datasets.array_values import (
     NUMBERS,
@@ -47,7 +47,9 @@ def create_source(server: Server, kind: str, parts: list[bs.RecordBatch]) -> bs.
     for part in parts:
         server.add(name := f"part {len(server.names)}", bs.Table(table.schema, [part]))
         uris = [uri for uri in server.locations(name).uris if uri.startswith("unix" if kind == "mapped" else "tcp")]
-        lengths = find_list_lengths(part.columns) if kind == "recorded" else ()
+        collector = ListLengthCollector(part.schema.types)
+        collector.add(part.column)
+        lengths = collector.list_lengths if kind == "recorded" else ()
         dataset_parts.append(DatasetPart(part.num_rows, part.nbytes, tuple(uris), None, lengths))
     return Dataset("rows", table.schema, dataset_parts)
 

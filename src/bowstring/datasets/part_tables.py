@@ -256,7 +256,9 @@ class PartTables:
         return (self.schema if self._dataset is None else self._dataset.part_schema).types[column]
 
     def _open_mapped_column(self, parts: Sequence[int], column: int) -> list[tuple[int, Array]] | None:
-        """Return the chunks of a column of parts, with these; None unless all parts are in shared memory of this host."""
+        """Return the chunks of a column of parts, each with its part, or None if one is not in shared memory of this
+        host.
+        """
         dataset = self._dataset
         if dataset is None:
             return [(0, chunk) for chunk in self._parts[0].table.column(column).chunks]
