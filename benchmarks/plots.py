@@ -1,4 +1,5 @@
-"""Draw the plots of the pages and write their table: `python -m benchmarks.plots [RESULTS]`, with the extra `docs`.
+"""Draw the plots of the pages, and write their table and a row of the README, all of one run:
+`python -m benchmarks.plots [RESULTS]`, with the extra `docs`.
 
 RESULTS is the JSON of `python -m benchmarks`; by default docs/evidence/benchmark-results.json, which the pages show.
 """
@@ -6,6 +7,8 @@ RESULTS is the JSON of `python -m benchmarks`; by default docs/evidence/benchmar
 from __future__ import annotations
 
 import json
+import re
+import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,13 +21,14 @@ from benchmarks.measure import Measurement, Timings
 from benchmarks.report import COLUMNS, format_cells
 
 _DOCS = Path(__file__).resolve().parent.parent / "docs"
+_README_ROW = re.compile(r"\| publish [^|]* and sum a column in another process \|[^|]*\|")
 _INK = "#6b7280"
 _METHODS = {
     "bowstring": ("publish", "#2b6cb0"),
     "toArrow, stream through a socket": ("toArrow() and an IPC stream", "#d97706"),
     "Parquet, snappy": ("Parquet, read by pyarrow", "#059669"),
 }
-"""The label and the color of each candidate of the group publish_sizes."""
+"""The label and the color of each candidate of the group publish_sizes that is plotted."""
 _STYLE: dict[Any, Any] = {
     "svg.hashsalt": "bowstring",  # the same results give the same file
     "svg.fonttype": "none",
@@ -38,13 +42,17 @@ _STYLE: dict[Any, Any] = {
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Draw the plot of the README and that of all ratios, and write the table of the results."""
+    """Draw the plot of the README and that of all ratios, and write the table of the results and the README's row."""
     path = Path(arguments[0]) if arguments else _DOCS / "evidence" / "benchmark-results.json"
     results = json.loads(path.read_text("utf-8"))
     with mpl.rc_context(_STYLE):
         _draw_publish(results["lines"], describe_run(results), _DOCS / "images" / "publish.svg")
         _draw_ratios(results["lines"], describe_run(results), _DOCS / "images" / "ratios.svg")
     (_DOCS / "evidence" / "benchmark-results.md").write_text(format_page(results), "utf-8")
+    readme = _DOCS.parent / "README.md"
+    text, count = _README_ROW.subn(format_readme_row(results["lines"]), readme.read_text("utf-8"))
+    assert count == 1, f"{readme}: expected a row about publishing, found {count}"
+    readme.write_text(text, "utf-8")
 
 
 def describe_run(results: dict[str, Any]) -> str:
@@ -59,14 +67,26 @@ def describe_run(results: dict[str, Any]) -> str:
 
 
 def publish_times(lines: Sequence[dict[str, Any]]) -> dict[str, dict[int, Sequence[float]]]:
-    """Return the seconds of each method by the number of rows."""
+    """Return the seconds of each plotted method by the number of rows."""
     times: dict[str, dict[int, Sequence[float]]] = {}
     for line in lines:
         if line["group"] == "publish_sizes":
             rows = int(line["line"].partition(" ")[0].replace(",", ""))
             for candidate in (line["bowstring"], *line["peers"]):
-                times.setdefault(candidate["name"], {})[rows] = candidate["seconds"]
+                if candidate["name"] in _METHODS:
+                    times.setdefault(candidate["name"], {})[rows] = candidate["seconds"]
     return times
+
+
+def format_readme_row(lines: Sequence[dict[str, Any]]) -> str:
+    """Return the README's row about the most rows of the plot, with its times."""
+    published, *peers = publish_times(lines).values()
+    rows = max(published)
+    to_arrow, parquet = (statistics.median(peer[rows]) / statistics.median(published[rows]) for peer in peers)
+    return (
+        f"| publish {rows / 1e6:g} million rows from Spark and sum a column in another process "
+        f"| {to_arrow:.1f} times as fast as `toArrow()`, {parquet:.1f} times as fast as Parquet |"
+    )
 
 
 def _draw_publish(lines: Sequence[dict[str, Any]], caption: str, path: Path) -> None:
@@ -74,11 +94,11 @@ def _draw_publish(lines: Sequence[dict[str, Any]], caption: str, path: Path) -> 
     for name, times in publish_times(lines).items():
         label, color = _METHODS[name]
         rows = sorted(times)
-        axes.plot(rows, [min(times[count]) for count in rows], "o-", color=color, label=label)
+        axes.plot(rows, [statistics.median(times[count]) for count in rows], "o-", color=color, label=label)
     axes.set(xscale="log", yscale="log", xlabel="rows of eight columns, about 80 bytes each", ylabel="seconds")
     axes.xaxis.set_major_formatter("{x:,.0f}")
     axes.yaxis.set_major_formatter("{x:g}")
-    axes.set_title("from Spark until another process has summed a column: the fastest of five rounds", fontsize=11)
+    axes.set_title("from Spark until another process has summed a column: medians", fontsize=11)
     axes.legend(frameon=False)
     _save(figure, caption, path)
 

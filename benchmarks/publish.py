@@ -1,11 +1,7 @@
-"""Publish a Spark DataFrame until another process has summed one of its columns.
-
-The peers are `toArrow()` with Arrow IPC to that process, as a stream through a socket or as a mapped file, and Parquet
-(snappy, uncompressed), of which pyarrow reads the one column. The process has imported everything before.
-
-Two more lines compare `publish` alone with what Spark needs for the same rows as Arrow batches: in the JVM, and until
-Python has counted them without Spark's size check of each row. That is the least that any method can take for rows.
-The last one publishes the same rows from Spark's Arrow cache.
+"""Publish a Spark DataFrame, and compare that with what Spark needs for the same rows as Arrow batches: in the JVM, and
+until Python has counted them without Spark's size check of each row. That is the least that any method can take for
+rows. Another line publishes the same rows from Spark's Arrow cache. `publish_sizes` has the methods to pass the rows to
+another process, until it has summed a column.
 """
 
 from __future__ import annotations
@@ -32,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _ROWS, _QUICK_ROWS = 5_000_000, 200_000
-_TO_ARROW_BOUND, _PARQUET_BOUND, _MEMORY_BOUND_MB = 0.8, 0.6, 50.0
+_MEMORY_BOUND_MB = 50.0
 _JVM_BOUND, _COUNT_BOUND = 1.3, 1.1
 _CACHED_BOUND = 0.45
 _MAX_BYTES_SETTING, _UNCHECKED = "spark.sql.execution.arrow.maxBytesPerBatch", 2**31 - 1
@@ -47,14 +43,10 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
     with open_publish_methods(folder) as create_methods:
         methods = create_methods(rows)
         long_calls = settings.for_long_calls(1 if settings.is_quick else 2)
-        published, *peers = measure(methods.candidates(), long_calls)
         alone, jvm, count = measure(methods.candidates_without_consumer(), long_calls)
         methods.df.cache().count()
         cached, *cached_peers = measure(methods.cached_candidates(), long_calls)
         methods.df.unpersist()
-    line = f"{rows:,} rows until another process has summed a column"
-    yield compare_timings(f"{line}, toArrow() and IPC", _TO_ARROW_BOUND, published, peers[:2])
-    yield compare_timings(f"{line}, Parquet and pyarrow", _PARQUET_BOUND, published, peers[2:])
     yield compare_timings(f"{rows:,} rows published, the JVM's rows to Arrow", _JVM_BOUND, alone, [jvm])
     yield compare_timings(f"{rows:,} rows published, counted in mapInArrow", _COUNT_BOUND, alone, [count])
     yield compare_timings(f"{rows:,} cached rows published, toArrow()", _CACHED_BOUND, cached, cached_peers)
@@ -91,7 +83,9 @@ class PublishMethods:
     sum: int
 
     def candidates(self) -> list[Candidate]:
-        """`publish`, then two methods with `toArrow`, then two with Parquet."""
+        """`publish`, then two methods with `toArrow()` and Arrow IPC, as a stream through a socket or as a mapped file,
+        then two with Parquet (snappy, uncompressed), of which pyarrow reads the one column.
+        """
         handles: list[bowstring.spark.PublishedFrame] = []
         parquet, arrow = self.folder / "parquet", self.folder / "table.arrow"
         new_frame = self._create_frame

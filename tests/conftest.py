@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,6 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
+
+from bowstring.io.store_path import StorePath
+from tests.spark.s3_server import BUCKET, S3Server, run_s3_server
 
 if TYPE_CHECKING:
     from tests.transports.certificates import Authority
@@ -107,3 +111,15 @@ def upload() -> Iterator[Callable[[bytes], str]]:
 
     yield SlowFileSystem.upload
     SlowFileSystem.store.clear()
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Server]:
+    with run_s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def store_folder(s3_server: S3Server) -> StorePath:
+    """The path of a new folder in the server."""
+    return StorePath(f"s3://{BUCKET}/{uuid.uuid4().hex}/data", s3_server.storage_options)

@@ -132,7 +132,7 @@ def test_a_header_of_csv_may_be_longer_than_its_head(tmp_path: Path) -> None:
 )
 def test_a_malformed_file_is_named(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)
-    with pytest.raises(InvalidDataError, match=f"{tmp_path}/{name}: .*(Expected 2 columns|in row 1|Parquet)"):
+    with pytest.raises(InvalidDataError, match=f"{tmp_path}/{name}: .*(Row #2: Expected 2 columns|line 2|Parquet)"):
         bs.read_table(tmp_path / name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -40,11 +41,17 @@ def test_the_plots_and_the_table_are_those_of_the_results(tmp_path: Path, monkey
     sizes = {tuple(by_rows) for by_rows in plots.publish_times(results["lines"]).values()}
     assert sizes == {(10_000, 100_000, 1_000_000, 5_000_000)}
     for name in ("images", "evidence"):
-        (tmp_path / name).mkdir()
-    monkeypatch.setattr(plots, "_DOCS", tmp_path)
+        (tmp_path / "docs" / name).mkdir(parents=True)
+    readme = (REPOSITORY / "README.md").read_text("utf-8")
+    assert plots.format_readme_row(results["lines"]) in readme
+    (tmp_path / "README.md").write_text(
+        re.sub(r"[0-9.]+ times as fast as (`toArrow|Parquet \|)", r"9.9 times as fast as \1", readme)
+    )
+    monkeypatch.setattr(plots, "_DOCS", tmp_path / "docs")
     plots.main([str(REPOSITORY / "docs" / "evidence" / "benchmark-results.json")])
     caption = plots.describe_run(results)
-    for folder in (tmp_path, REPOSITORY / "docs"):
+    assert (tmp_path / "README.md").read_text("utf-8") == readme
+    for folder in (tmp_path / "docs", REPOSITORY / "docs"):
         for name in ("publish.svg", "ratios.svg"):
             assert caption in (folder / "images" / name).read_text("utf-8")
         page = (folder / "evidence" / "benchmark-results.md").read_text("utf-8")

@@ -48,6 +48,7 @@ from bowstring.arrays.table import (
     concat_tables as concat_tables,
     table as table,
 )
+from bowstring.datasets.files import read_table as read_table
 from bowstring.datasets.publication import publish as publish
 from bowstring.datasets.published_dataset import (
     open_published as open_published,
@@ -110,7 +111,7 @@ from bowstring.datatypes.types import (
     utf8 as utf8,
 )
 from bowstring.errors import BowstringError as BowstringError
-from bowstring.file_formats import read_table as read_table, write_table as write_table
+from bowstring.file_formats import write_table as write_table
 from bowstring.ipc.api import (
     new_file as new_file,
     new_stream as new_stream,

@@ -158,13 +158,18 @@ class UnsupportedTypeError(InvalidArgumentError):
     """The target does not support a type; the message has its column path."""
 
 
+def format_install_command(extra: str) -> str:
+    """Return how to install an extra, from a package index that has Bowstring or from a clone."""
+    return f"pip install 'bowstring[{extra}]', or in a clone '.[{extra}]'"
+
+
 class MissingExtraError(BowstringError, ImportError):
     """An optional package is not installed; the message names the extra that installs it."""
 
     @classmethod
     def for_package(cls, package: str, extra: str) -> MissingExtraError:
         """The error for `package`, a part of the optional dependency group `extra`."""
-        return cls(f"{package} is not installed: pip install 'bowstring[{extra}]'")
+        return cls(f"{package} is not installed: {format_install_command(extra)}")
 
 
 class InvalidDataError(BowstringError, ValueError):

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from bowstring.arrays.table import as_table
+from bowstring.datasets.files import read_table as read_table
 from bowstring.errors import InvalidArgumentError
-from bowstring.file_formats import read_table as read_table
 from bowstring.ipc.api import new_file
 from bowstring.ipc.write_options import IpcWriteOptions
 

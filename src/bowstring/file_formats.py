@@ -15,7 +15,9 @@ import os
 import re
 import sys
 import time
+import warnings
 import weakref
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -24,7 +26,7 @@ from importlib import import_module
 from itertools import chain, pairwise, zip_longest
 from pathlib import PurePosixPath
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 
@@ -35,7 +37,7 @@ from bowstring.arrays.table import RecordBatchReader, Table, as_table, has_dicti
 from bowstring.datatypes import types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Metadata
-from bowstring.datatypes.schema import Schema, import_schema
+from bowstring.datatypes.schema import Schema, SchemaLike, as_schema, import_schema
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -46,6 +48,7 @@ from bowstring.errors import (
     MissingFileError,
     NotFoundError,
     UnsupportedTypeError,
+    format_count,
     prefix_errors,
     require_package,
 )
@@ -58,11 +61,12 @@ from bowstring.inspection.formatting import (
     iterate_rows,
 )
 from bowstring.inspection.validation import iter_validated_batches
-from bowstring.io.fsspec_store import find_store_location, is_fsspec_open_file, is_url
+from bowstring.io.fsspec_store import find_store_location, is_fsspec_open_file, is_url, with_storage_options
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import Sink, open_sink
 from bowstring.io.sources import ensure_random_access, open_at_position, open_random_access
+from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import create_file_reader, new_file, new_stream, open_any
 from bowstring.ipc.file import FileReader
@@ -103,7 +107,15 @@ _HEAD_BYTES = 1 << 16
 _JSON_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*("|\}|$)|\[\s*(\{|\]|$))')
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _NOT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
-_NOTE = "bowstring convert has --column-type, --block-size and other options for CSV and JSON"
+_NOTE = (
+    "bowstring convert has --column-type, --invalid-rows skip, --block-size and other options, "
+    'and bowstring.read_table has column_types and invalid_rows="skip"'
+)
+_Lines: TypeAlias = list[tuple[int, bytes]]
+_MAX_EXAMPLES = 5
+_EXAMPLE_CHARACTERS = 80
+InvalidRowsAction: TypeAlias = Literal["error", "skip"]
+"""What to do with rows of CSV and JSON that have other columns, or values that are not of the column's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +126,7 @@ class SourceOptions:
     an array of JSON. CSV and JSON are read in blocks of `block_bytes`, of which the first determines the types; None
     reads them at once, and infers the types from all rows. All others are the dialect and the types of CSV;
     `column_types` and `timestamp_formats` are also for JSON. Without a `delimiter`, it is detected. An empty `quote`
-    disables quoting.
+    disables quoting. `invalid_rows` is for CSV and JSON.
     """
 
     columns: tuple[str, ...] = ()
@@ -129,10 +141,15 @@ class SourceOptions:
     quote: str = '"'
     delimiter: str | None = None
     has_header: bool = True
+    invalid_rows: InvalidRowsAction = "error"
+
+    def __post_init__(self) -> None:
+        if self.invalid_rows not in get_args(InvalidRowsAction):
+            raise InvalidArgumentError(f"invalid_rows: expected 'error' or 'skip', found {self.invalid_rows!r}")
 
 
 DEFAULT_SOURCE_OPTIONS = SourceOptions()
-_WHOLE_FILE = SourceOptions(block_bytes=None)
+WHOLE_FILE = SourceOptions(block_bytes=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,34 +168,45 @@ class LazyTable:
     num_rows: int | None = None
 
 
+@dataclass(slots=True)
+class InvalidRows:
+    """The number of rows that were left out, and the reasons for the first ones."""
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+    def add(self, location: str, reason: str, text: str) -> None:
+        """Add a row at a location, such as a line."""
+        self.count += 1
+        if len(self.examples) < _MAX_EXAMPLES:
+            self.examples.append(f"{location}: {reason}: {text!r:.{_EXAMPLE_CHARACTERS}}")
+
+    def __str__(self) -> str:
+        return f"skipped {format_count(self.count, 'invalid row')}"
+
+
 # Whole tables
 
 
-def read_table(
+def read_file(
     source: Any,
     columns: Sequence[str | int] | None = None,
     filters: FiltersLike | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
+    options: SourceOptions = WHOLE_FILE,
 ) -> Table:
-    """Read an Arrow file or stream, a Parquet, CSV or JSON file into a table.
-
-    Arrow and Parquet are detected by their first bytes, CSV and JSON by the extension of the path or URL. Sources and
-    errors are as in `open_file`, `filters` as in `Table.filter`; they may name columns that are not in `columns`.
-    A local Arrow file is mapped, not copied; batches that have no matching rows according to its statistics are not
-    read. Parquet, CSV and JSON need pyarrow (`MissingExtraError`). JSON is one object per line, or an array of objects.
-    Columns of CSV with leading zeros or integers beyond 64 bits in the first 64 KiB are text.
-
-    >>> bs.write_table(bs.table({"day": [1, 2, 3], "degrees": [-3.5, 14.0, 9.25]}), "days.csv")
-    >>> bs.read_table("days.csv", columns=["degrees"], filters=[("day", ">=", 2)]).to_pydict()
-    {'degrees': [14.0, 9.25]}
-    """
+    """Read one file of any format into a table; parameters and errors as in `bowstring.read_table`."""
     with TableSource(source) as table_source:
+        table_source.check_options(options)
         if table_source.format == "arrow":
             return _read_arrow(table_source.source, columns, filters, limits)
         names = () if filters is not None else tuple(name for name in columns or () if isinstance(name, str))
-        options = replace(_WHOLE_FILE, columns=names if len(names) == len(columns or ()) else ())
+        options = replace(options, columns=names if len(names) == len(columns or ()) else ())
         with table_source.open_table(options) as lazy:
             table = Table(lazy.schema, lazy.batches)
+    if table_source.invalid_rows.count:
+        examples = "; ".join(table_source.invalid_rows.examples)
+        warnings.warn(f"{table_source.invalid_rows}: {examples}", stacklevel=3)  # of the caller of `read_table`
     table = table if filters is None else table.filter(filters)
     return table if columns is None else table.select(columns)
 
@@ -197,9 +225,9 @@ def _read_arrow(
 
 
 def open_batches(
-    source: str | os.PathLike[str], columns: Sequence[str | int] | None = None
+    source: str | os.PathLike[str] | StorePath, columns: Sequence[str | int] | None = None
 ) -> FileReader | StreamReader | RecordBatchReader:
-    """Open the file at a path or URL for reading its batches once; formats and errors as in `read_table`."""
+    """Open the file at a path or URL for reading its batches once; formats and errors as in `read_file`."""
     if is_arrow(source):
         return open_any(source, columns)
     batches = _iterate_batches(source, columns)
@@ -208,7 +236,7 @@ def open_batches(
 
 def _iterate_batches(source: Any, columns: Sequence[str | int] | None) -> Iterator[Any]:
     """Yield the schema, then the batches."""
-    with TableSource(source) as file, file.open_table(_WHOLE_FILE) as table:
+    with TableSource(source) as file, file.open_table(WHOLE_FILE) as table:
         yield table.schema if columns is None else table.schema.select(columns)
         for batch in table.batches:
             yield batch if columns is None else batch.select(columns)
@@ -220,21 +248,24 @@ def write_table(
     compression: Codec | Literal["snappy", "gzip", "brotli"] | None = None,
     max_chunksize: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> None:
     """Write a table, of Bowstring or another library, in the format of the extension of a path or URL: an Arrow file
     (`.arrow`, `.feather`, `.ipc`) or stream (`.arrows`), `.parquet`, `.csv`, `.tsv`, `.json` (an array of objects),
     `.jsonl` or `.ndjson`. File objects and descriptors get an Arrow file.
 
-    Batches, and row groups of Parquet, have at most `max_chunksize` rows. `sink` and `options` are as in `new_file`,
-    `compression` is Arrow's or Parquet's (default: snappy). All formats but Arrow need pyarrow (`MissingExtraError`).
-    Raises `InvalidArgumentError` for another extension and for options that the format does not have, and
-    `UnsupportedTypeError`, with the column, for a type that it can't hold.
+    Batches, and row groups of Parquet, have at most `max_chunksize` rows. `sink`, `options` and `storage_options` are
+    as in `new_file`, `compression` is Arrow's or Parquet's (default: snappy). All formats but Arrow need pyarrow
+    (`MissingExtraError`). Raises `InvalidArgumentError` for another extension and for options that the format does not
+    have, and `UnsupportedTypeError`, with the column, for a type that it can't hold.
 
     >>> bs.write_table(bs.table({"a": [1, 2, 3]}), "a.arrow", max_chunksize=2)
     >>> bs.open_file("a.arrow").num_record_batches
     2
     """
-    table, location = as_table(table), get_location(sink)
+    table, sink = as_table(table), with_storage_options(sink, storage_options)
+    location = get_location(sink)
     format_ = "file" if location is None else choose_target_format(location)
     writer_options: dict[str, Any] = {} if compression is None else {"compression": compression}
     if format_ in ARROW_FORMATS:
@@ -252,6 +283,8 @@ def get_location(file: Any) -> str | None:
     """Return the path or URL of a source or sink, which has an extension; None for file objects and memory."""
     if isinstance(file, str | os.PathLike):
         return os.fspath(file)
+    if isinstance(file, StorePath):
+        return str(file)
     return str(file.path) if is_fsspec_open_file(file) else None
 
 
@@ -290,11 +323,18 @@ class TableSource(AbstractContextManager["TableSource"]):
     """A file in a format; a path is opened, a URL not yet.
 
     Without a `format`, Arrow and Parquet are detected by content, CSV and JSON by the extension of the path or URL,
-    JSON also by content. `name` is for errors.
+    JSON also by content. `name` is for errors. Rows that are skipped are added to `invalid_rows`.
     """
 
-    def __init__(self, source: Any, format: str | None = None, name: str | None = None) -> None:
+    def __init__(
+        self,
+        source: Any,
+        format: str | None = None,
+        name: str | None = None,
+        invalid_rows: InvalidRows | None = None,
+    ) -> None:
         self.source = source
+        self.invalid_rows = invalid_rows or InvalidRows()
         self._rows_read = 0
         with suppress(MissingFileError):  # `open_table` raises it, after errors in the use of options
             if find_store_location(source) is None:  # the first bytes of a URL would take another request
@@ -320,12 +360,20 @@ class TableSource(AbstractContextManager["TableSource"]):
         is_stream = isinstance(self.source, MemorySource) and is_stream_start(self.source.peek(_START_BYTES))
         return {"parquet": "rows", "arrow": "bytes" if is_stream else "record batches"}.get(self.format, "bytes")
 
+    def check_options(self, options: SourceOptions) -> None:
+        """Raise `InvalidArgumentError` for options of CSV and JSON if the format is another."""
+        if self.format in ("arrow", "parquet") and (options.column_types or options.invalid_rows != "error"):
+            raise InvalidArgumentError(
+                f"{self.name}: types of columns and invalid_rows are for CSV and JSON, not for {self.format}"
+            )
+
     @contextmanager
     def open_table(self, options: SourceOptions = DEFAULT_SOURCE_OPTIONS) -> Iterator[LazyTable]:
         """Open the table. Its batches are a reader if it is Arrow data.
 
-        Raises `InvalidDataError`, with pyarrow's message, for what it can't read as the format.
+        Raises `InvalidDataError`, with pyarrow's message, for what it can't read as the format, and as `check_options`.
         """
+        self.check_options(options)
         if self.format == "arrow":
             with open_any(self.source, options.columns or None, max_piped_bytes=options.max_piped_bytes) as reader:
                 pairs = tuple(reader.metadata.items()) if isinstance(reader, FileReader) else ()
@@ -342,7 +390,7 @@ class TableSource(AbstractContextManager["TableSource"]):
             # Closed, so that a thread of pyarrow that reads ahead ends soon.
             with closing(_SourceFile(_decompress(self.source))) as file:
                 with self._translated_errors():
-                    schema, batches = open_text(file, self.name, options)
+                    schema, batches = open_text(file, self.name, options, self.invalid_rows)
                 yield self._import_table(schema, batches, options.columns)
 
     def open_parquet(self, max_piped_bytes: int) -> Any:
@@ -383,7 +431,7 @@ class TableSource(AbstractContextManager["TableSource"]):
             raise invalid from error
 
 
-def is_arrow(path: str | os.PathLike[str]) -> bool:
+def is_arrow(path: str | os.PathLike[str] | StorePath) -> bool:
     """Return whether the file at a path or URL is read as Arrow data."""
     with TableSource(path) as file:
         return file.format == "arrow"
@@ -407,6 +455,12 @@ def import_pyarrow(module: str = "pyarrow") -> Any:
     """Import a module of pyarrow. Raises `MissingExtraError` if it is not installed."""
     with require_package("pyarrow", EXTRA):
         return import_module(module)
+
+
+def import_column_types(types: SchemaLike) -> dict[str, Any]:
+    """Return the types of pyarrow for names of columns."""
+    pa_schema = import_pyarrow().schema(as_schema(types))
+    return dict(zip(pa_schema.names, pa_schema.types, strict=True))
 
 
 _EXIT_TIMEOUT_S = 10.0
@@ -462,7 +516,9 @@ def _decompress(source: MemorySource | StreamSource) -> MemorySource | StreamSou
 # CSV
 
 
-def _open_csv(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any, Iterable[Any]]:
+def _open_csv(
+    file: _SourceFile, name: str, options: SourceOptions, invalid_rows: InvalidRows
+) -> tuple[Any, Iterable[Any]]:
     """Return pyarrow's schema and record batches."""
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
     lines = _read_head_lines(file.source, options)
@@ -483,34 +539,51 @@ def _open_csv(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any
             raise NotFoundError(f"{name}: there is no column {column!r}")
     columns = zip(header, zip_longest(*rows[header is first :]), strict=False)
     text_columns = [column for column, values in columns if any(value and _loses_digits(value) for value in values)]
-    is_whole = options.block_bytes is None
-    reader = (pc.read_csv if is_whole else pc.open_csv)(
-        file,
-        read_options=pc.ReadOptions(
-            use_threads=is_whole,  # equally fast for one block at a time, and then errors contain the row
-            block_size=options.block_bytes,
-            skip_rows=options.skip_rows,
-            column_names=options.column_names or None,
-            autogenerate_column_names=not options.has_header and not options.column_names,
-            encoding=options.encoding,
-        ),
-        parse_options=pc.ParseOptions(
-            delimiter=delimiter,
-            quote_char=options.quote or False,
-            newlines_in_values=True,
-            ignore_empty_lines=len(header) != 1,  # an empty line is a null in a file with a single column
-        ),
-        convert_options=pc.ConvertOptions(
-            column_types={**dict.fromkeys(text_columns, pa.string()), **options.column_types},
-            include_columns=options.columns,
-            null_values=options.null_values or [""],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            timestamp_parsers=[*options.timestamp_formats, pc.ISO8601],
-        ),
-    )
+    is_whole, start = options.block_bytes is None, file.tell()
+    skipped = _SkippedCsvRows(name, options, invalid_rows, first_row=options.skip_rows + 1 + (header is first))
+
+    def read(source: Any, types: Mapping[str, Any], handler: Any = None, *, use_threads: bool = False) -> Any:
+        return (pc.read_csv if is_whole else pc.open_csv)(
+            source,
+            read_options=pc.ReadOptions(
+                use_threads=use_threads,
+                block_size=options.block_bytes,
+                skip_rows=options.skip_rows,
+                column_names=options.column_names or None,
+                autogenerate_column_names=not options.has_header and not options.column_names,
+                encoding=options.encoding,
+            ),
+            parse_options=pc.ParseOptions(
+                delimiter=delimiter,
+                quote_char=options.quote or False,
+                newlines_in_values=True,
+                ignore_empty_lines=len(header) != 1,  # an empty line is a null in a file with a single column
+                invalid_row_handler=handler,
+            ),
+            convert_options=_create_csv_convert_options(options, types, include_columns=options.columns),
+        )
+
+    types = {**dict.fromkeys(text_columns, pa.string()), **options.column_types}
+    if options.invalid_rows == "skip":
+        if options.block_bytes is not None:  # and a character, so that the last row of the block is known to be cut off
+            head = io.BytesIO(file.source.peek(options.block_bytes + 4))
+            inferred = read(head, dict.fromkeys(text_columns, pa.string()), lambda _: "skip").schema
+            types = {**dict(zip(inferred.names, inferred.types, strict=True)), **options.column_types}
+        reader = read(file, dict.fromkeys(types, pa.binary()), skipped.add)
+        schema = pa.schema([each.with_type(types.get(each.name, each.type)) for each in reader.schema])
+        schema = pa.schema([each.with_type(_text_if_binary(each, options)) for each in schema])
+        return schema, skipped.convert(reader.to_batches() if is_whole else reader, schema)
+    # One thread is equally fast for one block at a time, and then errors have the row.
+    use_threads = is_whole and isinstance(file.source, MemorySource)
+    try:
+        reader = read(file, types, use_threads=use_threads)
+    except pa.ArrowInvalid:
+        if not use_threads:
+            raise
+        file.source.position = start
+        reader = read(file, types)
     for each in reader.schema:
-        if pa.types.is_binary(each.type) and each.name not in options.column_types:  # as pyarrow reads it
+        if _text_if_binary(each, options) != each.type:
             raise pa.ArrowInvalid(f"column {each.name!r} is not valid UTF-8")
     return reader.schema, reader.to_batches() if is_whole else reader
 
@@ -529,6 +602,99 @@ def _read_head_lines(source: StreamSource | MemorySource, options: SourceOptions
         size *= 2
 
 
+def _text_if_binary(field: Any, options: SourceOptions) -> Any:
+    """Return the type of a field of pyarrow, which infers binary for text that is not valid UTF-8."""
+    pa = import_pyarrow()
+    return pa.string() if pa.types.is_binary(field.type) and field.name not in options.column_types else field.type
+
+
+def _create_csv_convert_options(options: SourceOptions, types: Mapping[str, Any], **others: Any) -> Any:
+    pc = import_pyarrow("pyarrow.csv")
+    return pc.ConvertOptions(
+        column_types=types,
+        null_values=options.null_values or [""],
+        strings_can_be_null=True,
+        quoted_strings_can_be_null=False,
+        timestamp_parsers=[*options.timestamp_formats, pc.ISO8601],
+        **others,
+    )
+
+
+class _SkippedCsvRows:
+    """Leaves out rows with another number of columns, and those whose values can't be converted.
+
+    pyarrow can leave out only the first kind, so columns are read as bytes, and then converted. If that fails for a
+    batch, halves of it are converted, down to the rows.
+    """
+
+    def __init__(self, name: str, options: SourceOptions, invalid_rows: InvalidRows, first_row: int) -> None:
+        self._name = name
+        self._options = options
+        self._invalid_rows = invalid_rows
+        self._first_row = first_row
+        """The number of the first row of values, as in pyarrow's errors: the first row of the file has number 1."""
+        self._gaps: list[int] = []
+        """The indices, among the rows that pyarrow returns, before which one was left out."""
+
+    def add(self, row: Any) -> str:
+        """Handle pyarrow's `InvalidRow`."""
+        self._gaps.append(row.number - self._first_row - len(self._gaps))
+        expected = format_count(row.expected_columns, "column")
+        self._add(row.number, f"expected {expected}, found {row.actual_columns}", row.text)
+        return "skip"
+
+    def _add(self, number: int, reason: str, text: str) -> None:
+        self._invalid_rows.add(f"{self._name}: row {number:,}", reason, text)
+
+    def convert(self, batches: Iterable[Any], schema: Any) -> Iterator[Any]:
+        """Yield record batches of pyarrow with this schema, without the rows that do not have it."""
+        index = 0
+        for batch in batches:
+            yield from self._convert(batch, schema, index)
+            index += batch.num_rows
+
+    def _convert(self, batch: Any, schema: Any, index: int) -> Iterator[Any]:
+        pa = import_pyarrow()
+        try:
+            yield self._convert_all(batch, schema)
+            return
+        except pa.ArrowInvalid as error:
+            if batch.num_rows == 1:
+                number = self._first_row + index + bisect_right(self._gaps, index)
+                reason = re.sub(r"^In CSV column #\d+: Row #1: CSV conversion error to ", "", str(error))
+                values = [(value.as_py() or b"") for (value,) in batch]
+                texts = [value.decode(errors="replace") if isinstance(value, bytes) else str(value) for value in values]
+                self._add(number, reason, ",".join(texts))
+                return
+        half = batch.num_rows // 2
+        yield from self._convert(batch[:half], schema, index)
+        yield from self._convert(batch[half:], schema, index + half)
+
+    def _convert_all(self, batch: Any, schema: Any) -> Any:
+        """Convert the columns. Raises pyarrow's `ArrowInvalid` if there is an invalid value."""
+        pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
+        columns = {
+            index: batch.column(index).cast(pa.string())
+            for index, each in enumerate(schema)
+            if each.type != batch.schema.field(index).type
+        }
+        others = {str(index): column for index, column in columns.items() if schema.field(index).type != pa.string()}
+        if others and batch.num_rows:
+            # pyarrow's other casts accept other texts. Nulls are written as empty text, and values in quotes.
+            text = io.BytesIO()
+            pc.write_csv(pa.table(others), text, pc.WriteOptions(include_header=False))
+            options = replace(self._options, null_values=())
+            converted = pc.read_csv(
+                io.BytesIO(text.getvalue()),
+                pc.ReadOptions(column_names=list(others), use_threads=False, block_size=max(len(text.getvalue()), 1)),
+                pc.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
+                _create_csv_convert_options(options, {key: schema.field(int(key)).type for key in others}),
+            )
+            columns |= {int(key): converted[key].combine_chunks() for key in others}
+        arrays = [columns.get(index, column) for index, column in enumerate(batch.columns)]
+        return pa.record_batch(arrays, schema=schema)
+
+
 def _loses_digits(value: str) -> bool:
     """Return whether text looks like an integer, but has leading zeros, or is beyond 64 bits."""
     digits = value[value[:1] in ("+", "-") :]
@@ -541,15 +707,33 @@ def _loses_digits(value: str) -> bool:
 # JSON
 
 
-def _open_json(file: _SourceFile, name: str, options: SourceOptions) -> tuple[Any, Iterable[Any]]:
+def _open_json(
+    file: _SourceFile, name: str, options: SourceOptions, invalid_rows: InvalidRows
+) -> tuple[Any, Iterable[Any]]:
     """Return pyarrow's schema and record batches of one object per line, or of an array of objects."""
-    tables = _parse_json(_read_json_blocks(file.source, name, options), name, options)
+    is_array = file.source.peek(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+    unit = f"{name}: {'object' if is_array else 'line'}"
+
+    def handle_invalid(number: int, line: bytes, error: Exception) -> None:
+        reason, text = re.sub(r"^JSON parse error: |\.? in row \d+$", "", str(error)), line.decode(errors="replace")
+        if options.invalid_rows == "error":
+            invalid = InvalidDataError(f"{unit} {number:,}: {reason}: {text!r:.{_EXAMPLE_CHARACTERS}}")
+            invalid.add_note(_NOTE)
+            raise invalid from error
+        invalid_rows.add(f"{unit} {number:,}", reason, text)
+
+    tables = _parse_json(_read_json_blocks(file.source, name, options), name, options, handle_invalid)
     first = next(tables, import_pyarrow().schema(options.column_types.items()).empty_table())
     return first.schema, (batch for table in chain([first], tables) for batch in table.to_batches())
 
 
-def _parse_json(blocks: Iterable[bytes], name: str, options: SourceOptions) -> Iterator[Any]:
-    """Yield a table of pyarrow for each block of lines, which is parsed by itself, with the types of the first."""
+def _parse_json(
+    blocks: Iterable[bytes], name: str, options: SourceOptions, handle_invalid: Callable[[int, bytes, Exception], None]
+) -> Iterator[Any]:
+    """Yield a table of pyarrow for each block of lines, which is parsed by itself, with the types of the first.
+
+    Lines that can't be parsed are passed to `handle_invalid`, with their number and the error, and left out.
+    """
     pa, pj = import_pyarrow(), import_pyarrow("pyarrow.json")
     types, formats = options.column_types, options.timestamp_formats
     # pyarrow's reader of JSON takes ISO 8601 only: with other formats, text is read and then parsed.
@@ -558,22 +742,76 @@ def _parse_json(blocks: Iterable[bytes], name: str, options: SourceOptions) -> I
     floats = [json.dumps(column, ensure_ascii=False) for column, kind in types.items() if pa.types.is_floating(kind)]
     # pyarrow reads NaN and infinities without quotes.
     special = re.compile(rb'((?:%s)[ \t]*:[ \t]*)"(NaN|-?Infinity)"' % "|".join(map(re.escape, floats)).encode())
-    for index, block in enumerate(filter(bytes.strip, blocks)):
-        _check_json(block, name)
-        table = pj.read_json(
+
+    def parse(block: bytes, schema: Any) -> Any:
+        return pj.read_json(
             pa.BufferReader(special.sub(rb"\1\2", block) if floats else block),
             pj.ReadOptions(use_threads=False, block_size=max(len(block), _HEAD_BYTES)),
-            pj.ParseOptions(schema, unexpected_field_behavior="error" if index else "infer"),
+            pj.ParseOptions(schema, unexpected_field_behavior="infer" if is_first else "error"),
         )
+
+    is_first, number = True, 1
+    for block in blocks:
+        _check_json(block, name)
+        lines = [(index, line) for index, line in enumerate(block.split(b"\n"), number) if line.strip()]
+        number += block.count(b"\n")
+        if not lines:
+            continue
+        try:
+            table = parse(block, schema)
+        except pa.ArrowInvalid:
+            if 2 * sum(line.lstrip().startswith(b"{") for _, line in lines) < len(lines):
+                raise  # objects that have several lines
+            lines, valid_schema = _drop_invalid_lines(lines, parse, schema, handle_invalid)
+            if not lines:
+                continue
+            table = parse(b"\n".join(line for _, line in lines), valid_schema)
         schema = table.schema
-        for column in schema.names if formats and not index else ():
+        for column in schema.names if formats and is_first else ():
             if pa.types.is_string(schema.field(column).type) and column not in types:
                 with suppress(pa.ArrowInvalid):  # as in CSV, text of which each value fits becomes timestamps
                     _parse_timestamps(table, column, formats, pa.timestamp("s"))
                     timestamps[column] = pa.timestamp("s")
         for column, kind in timestamps.items():
             table = _parse_timestamps(table, column, formats, kind)
+        is_first = False
         yield table
+
+
+def _drop_invalid_lines(
+    lines: _Lines,
+    parse: Callable[[bytes, Any], Any],
+    schema: Any,
+    handle_invalid: Callable[[int, bytes, Exception], None],
+) -> tuple[_Lines, Any]:
+    """Return the lines that can be parsed together, and the schema to do so. Lines have their numbers."""
+    pa = import_pyarrow()
+
+    def find_error(lines: _Lines, schema: Any) -> Exception | None:
+        try:
+            parse(b"\n".join(line for _, line in lines), schema)
+        except pa.ArrowInvalid as error:
+            invalid: Exception = error
+            return invalid
+        return None
+
+    def drop(lines: _Lines, schema: Any) -> _Lines:
+        error = find_error(lines, schema) if lines else None
+        if error is None:
+            return lines
+        if len(lines) == 1:
+            handle_invalid(*lines[0], error)
+            return []
+        half = len(lines) // 2
+        return drop(lines[:half], schema) + drop(lines[half:], schema)
+
+    lines = drop(lines, schema)
+    if lines and find_error(lines, schema) is not None:
+        # The lines are valid, but have different types: those of the longest beginning that can be parsed are used.
+        length = bisect_left(range(1, len(lines)), 1, key=lambda length: find_error(lines[:length], schema) is not None)
+        schema = parse(b"\n".join(line for _, line in lines[:length]), schema).schema
+        lines = drop(lines, schema)
+    return lines, schema
 
 
 def _parse_timestamps(table: Any, column: str, formats: Sequence[str], kind: Any) -> Any:

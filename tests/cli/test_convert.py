@@ -334,3 +334,12 @@ def test_the_hint_for_another_format_on_a_pipe_names_the_option(tmp_path: Path) 
     process = run_with_pipe(path, "convert", "-", tmp_path / "y.arrow")
     assert process.returncode == 1
     assert process.stderr.endswith(b"(use --from parquet, csv, json or jsonl for another format)\n")
+
+
+def test_standard_output_gets_a_stream_unless_a_format_is_given(tmp_path: Path) -> None:
+    write(tmp_path / "x.arrow", pa.table({"a": [1, 2]}))
+    assert pa.ipc.open_stream(run_command("convert", tmp_path / "x.arrow", "-").stdout).read_all()["a"].to_pylist() == [
+        1,
+        2,
+    ]
+    assert run_command("convert", tmp_path / "x.arrow", "-", "--to", "csv").stdout == b'"a"\n1\n2\n'

@@ -212,7 +212,7 @@ def test_invalid_csv_is_one_error_line_with_its_location(
     error = capsys.readouterr().err
     assert error.startswith(f"bowstring: {tmp_path}/{message}")
     assert error.count("\n") == 1
-    assert "no column" in message or error.endswith(" and other options for CSV and JSON)\n")
+    assert "no column" in message or error.endswith('read_table has column_types and invalid_rows="skip")\n')
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 

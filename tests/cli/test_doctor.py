@@ -107,7 +107,7 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     assert (status, state) == (0, "missing")
     assert "lz4 is not installed" in detail
     assert "zstandard 0.1 does not match >=0.23" in detail
-    assert detail.endswith("pip install 'bowstring[compression]'")
+    assert detail.endswith("pip install 'bowstring[compression]', or in a clone '.[compression]'")
 
 
 def test_a_process_without_memory_files_fails() -> None:

@@ -135,3 +135,10 @@ def test_completing_a_command_imports_none(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(LazyGroup, "get_command", lambda *_: pytest.fail("a command was imported"))
     items = root_command.shell_complete(click.Context(root_command), "")
     assert [item.value for item in items] == list(COMMANDS)
+
+
+@pytest.mark.parametrize("name", ALL_COMMANDS)
+def test_defaults_and_bounds_are_in_words(name: str) -> None:
+    command = ALL_COMMANDS[name]
+    text = command.get_help(click.Context(command, info_name=name, show_default=True))
+    assert not re.search(r"\[default: \(|<=|>=|RANGE", text)

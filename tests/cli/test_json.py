@@ -97,12 +97,12 @@ def test_special_floats_are_read_into_columns_of_floats(tmp_path: Path, name: st
 
 
 INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
-    "another type": ('{"a": 1}\n{"a": "x"}\n', "JSON parse error: Column(/a) changed from number to string in row 1"),
+    "another type": ('{"a": 1}\n{"a": "x"}\n', 'line 2: Column(/a) changed from number to string: \'{"a": "x"}\''),
     "a row that is not an object": (
         '{"a": 1}\n[1]\n',
-        "JSON parse error: Column() changed from object to array in row 1",
+        "line 2: Column() changed from object to array: '[1]'",
     ),
-    "a row that is cut off": ('{"a": 1}\n{"a":', "JSON parse error: Invalid value. in row 1"),
+    "a row that is cut off": ('{"a": 1}\n{"a":', "line 2: Invalid value: '{\"a\":'"),
     "values nested too deep": (
         '{"a":' + "[" * 100_000 + "]" * 100_000 + "}\n",
         "values are nested deeper than 64 levels",
@@ -151,11 +151,11 @@ INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
     "bytes that are not UTF-8 in an array": (b'[{"a": "\xff"}]', "'utf-8' codec can't decode byte 0xff"),
     "another type in a later block": (
         '{"a": 1}\n' * 1000 + '{"a": "x"}\n',
-        "after 904 rows: JSON parse error: Column(/a) changed from number to string in row 96",
+        'line 1,001: Column(/a) changed from number to string: \'{"a": "x"}\'',
     ),
     "another key in a later block": (
         '{"a": 1}\n' * 1000 + '{"b": 1}\n',
-        "after 904 rows: JSON parse error: unexpected field",
+        "line 1,001: unexpected field: '{\"b\": 1}'",
     ),
     "a line that is larger than a block": (
         '{"a": "' + "x" * 5000 + '"}\n',

@@ -53,7 +53,7 @@ def test_the_hint_for_another_format_names_convert(tmp_path: Path, capsys: pytes
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     assert main(["recover", str(tmp_path / "x.csv"), str(tmp_path / "target")]) == 1
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.endswith("(bowstring convert reads Parquet, CSV and JSON)")
+    assert line.endswith("and bowstring.read_table read Parquet, and CSV and JSON by the extension of the name)")
 
 
 def test_a_missing_file_is_one_error_line_and_status_1(
@@ -146,8 +146,10 @@ def test_an_error_caused_by_an_interrupt_has_the_status_of_an_interrupt(
 USAGE_ERRORS = {
     "no-such-command": "no such command 'no-such-command' (bowstring --help shows how)",
     "convrt a b": "no such command 'convrt'; did you mean convert? (bowstring --help shows how)",
-    "--no-such-option": "no such option '--no-such-option' (bowstring --help shows how)",
-    "demo --rounds 0": "invalid value for '--rounds': 0 is not in the range x>=1 (bowstring demo --help shows how)",
+    "--xyz": "no such option '--xyz' (bowstring --help shows how)",
+    "demo --rounds 0": (
+        "invalid value for '--rounds': expected an integer of at least 1, found 0 (bowstring demo --help shows how)"
+    ),
     "demo --rounds": "option '--rounds' requires an argument (bowstring demo --help shows how)",
     "head a b": "got unexpected extra argument (b) (bowstring head --help shows how)",
     'head -c "a a': (
@@ -155,7 +157,25 @@ USAGE_ERRORS = {
         "(bowstring head --help shows how)"
     ),
     "validate --all=1": "option '--all' does not take a value (bowstring validate --help shows how)",
-    "head -n -5 a": "invalid value for '-n' / '--rows': -5 is not in the range x>=0 (bowstring head --help shows how)",
+    "head -n -5 a": (
+        "invalid value for '-n' / '--rows': expected an integer of at least 0, found -5 "
+        "(bowstring head --help shows how)"
+    ),
+    "head -n ten a": (
+        "invalid value for '-n' / '--rows': expected an integer of at least 0, found ten "
+        "(bowstring head --help shows how)"
+    ),
+    "fetch a --timeout 0": (
+        "invalid value for '--timeout': expected a number above 0, found 0 (bowstring fetch --help shows how)"
+    ),
+    "vacuum a --older-than nan": (
+        "invalid value for '--older-than': expected a number of at least 0, found nan "
+        "(bowstring vacuum --help shows how)"
+    ),
+    "convert a b.arrow --block-size 1": (
+        "invalid value for '--block-size': expected an integer from 1024 to 2147483647, found 1 "
+        "(bowstring convert --help shows how)"
+    ),
     "cat --format xml a": (
         "invalid value for '--format': 'xml' is not one of 'table', 'jsonl', 'csv' (bowstring cat --help shows how)"
     ),
@@ -205,7 +225,7 @@ USAGE_ERRORS = {
     "concat a": "missing option '-o' / '--output' (bowstring concat --help shows how)",
     "recover a": "missing argument 'TARGET' (bowstring recover --help shows how)",
     **{
-        f"{command} --no-such-option": f"no such option '--no-such-option' (bowstring {command} --help shows how)"
+        f"{command} --xyz": f"no such option '--xyz' (bowstring {command} --help shows how)"
         for command in commands.COMMANDS
     },
 }
@@ -248,7 +268,7 @@ def test_control_characters_in_messages_are_escaped() -> None:
 
 def test_the_error_for_a_missing_package_has_the_command_to_install_it() -> None:
     assert format_error(MissingExtraError.for_package("click", "cli")) == (
-        "bowstring: click is not installed: pip install 'bowstring[cli]'"
+        "bowstring: click is not installed: pip install 'bowstring[cli]', or in a clone '.[cli]'"
     )
 
 
@@ -257,7 +277,7 @@ def test_without_click_the_error_names_the_extra(tmp_path: Path) -> None:
     program = "import sys; sys.modules['click'] = None; from bowstring.cli.main import main; sys.exit(main(['--help']))"
     process = run_python("-c", program)
     assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr == "bowstring: click is not installed: pip install 'bowstring[cli]'\n"
+    assert process.stderr == "bowstring: click is not installed: pip install 'bowstring[cli]', or in a clone '.[cli]'\n"
 
 
 @pytest.mark.parametrize("target", ["x.parquet", "x.csv"])
@@ -269,7 +289,10 @@ def test_without_pyarrow_the_error_for_another_format_names_the_extra(tmp_path: 
     )
     process = run_python("-c", program, *arguments)
     assert (process.returncode, process.stdout) == (1, "")
-    assert process.stderr == "bowstring: pyarrow is not installed: pip install 'bowstring[convert]'\n"
+    assert (
+        process.stderr
+        == "bowstring: pyarrow is not installed: pip install 'bowstring[convert]', or in a clone '.[convert]'\n"
+    )
     assert not (tmp_path / target).exists()
 
 

@@ -216,5 +216,8 @@ def test_pyarrow_is_imported_on_first_use() -> None:
 )
 def test_without_pyarrow_the_error_names_the_extra(use: str) -> None:
     program = f"{WITHOUT_PYARROW}\ntry:\n    {use}\nexcept bs.errors.MissingExtraError as error:\n    print(error)"
-    assert run_python(program) == "pyarrow is not installed: pip install 'bowstring[compute]'\n"
+    assert (
+        run_python(program)
+        == "pyarrow is not installed: pip install 'bowstring[compute]', or in a clone '.[compute]'\n"
+    )
     assert issubclass(MissingExtraError, ImportError)

@@ -354,8 +354,8 @@ def test_invalid_options_are_errors_that_name_them() -> None:
         bs.published(0)
     with pytest.raises(InvalidArgumentError, match="ttl_s: expected a positive number of seconds, found '1h'"):
         bs.publish(TABLE, ttl_s="1h")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match=r"not dict: bowstring\.table creates a table"):
-        bs.publish({"a": [1]})  # type: ignore[dict-item]
+    with pytest.raises(InvalidArgumentError, match=r"not int: bowstring\.table creates a table"):
+        bs.publish(7)  # type: ignore[arg-type]
 
 
 def publish_number(token: str, number: int) -> str:
@@ -505,3 +505,11 @@ def test_a_name_is_an_error_if_nothing_is_published(monkeypatch: pytest.MonkeyPa
 def test_the_error_for_a_name_that_is_not_a_uri_has_the_function_for_published_names() -> None:
     with pytest.raises(InvalidArgumentError, match=r"found 'features'.* for a name that was published, .*open_pub"):
         bs.connect("features")
+
+
+def test_columns_by_name_are_published_shared_and_served_as_a_table() -> None:
+    columns = {"a": [1, None], "b": ["x", "y"]}
+    with bs.publish(columns, name="columns") as dataset, bs.share(columns) as handle:
+        assert dataset.read_all() == bs.attach(handle) == bs.table(columns)
+    with bs.serve({"columns": columns}) as server, bs.connect(server.uri("columns")) as reader:
+        assert reader.read_all() == bs.table(columns)

@@ -248,7 +248,10 @@ def test_without_jinja2_the_error_names_the_extra() -> None:
         "except ImportError as error: print(type(error).__name__, error)\n"
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    assert process.stdout == "MissingExtraError jinja2 is not installed: pip install 'bowstring[anatomy]'\n"
+    assert (
+        process.stdout
+        == "MissingExtraError jinja2 is not installed: pip install 'bowstring[anatomy]', or in a clone '.[anatomy]'\n"
+    )
 
 
 @pytest.mark.parametrize("compression", ["lz4", "zstd"])

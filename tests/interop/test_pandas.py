@@ -352,7 +352,7 @@ for attempt in (bs.array([1]).to_pandas, bs.table({{"a": [1]}}).to_pandas, lambd
     try:
         attempt()
     except bs.errors.MissingExtraError as error:
-        assert str(error) == "{package} is not installed: pip install 'bowstring[pandas]'", error
+        assert str(error) == "{package} is not installed: pip install 'bowstring[pandas]', or in a clone '.[pandas]'"
     else:
         raise AssertionError(attempt)
 """

@@ -387,7 +387,7 @@ def test_without_the_packages_for_a_url_the_error_names_the_extra() -> None:
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert process.returncode == 0, process.stderr
-    assert process.stdout.count("pip install 'bowstring[fsspec]'") == 3
+    assert process.stdout.count("pip install 'bowstring[fsspec]', or in a clone '.[fsspec]'") == 3
     assert process.stdout.count("aiohttp") == 3
 
 

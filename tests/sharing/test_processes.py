@@ -49,7 +49,7 @@ def test_a_reused_process_id_is_another_process() -> None:
     assert other.open_pidfd() is None
     with pytest.raises(ConnectionLostError, match="has ended"):
         other.check_alive("this")
-    with pytest.raises(ConnectionLostError, match="of another machine"):
+    with pytest.raises(ConnectionLostError, match="ran on another machine"):
         replace(own, host="elsewhere").check_alive("this")
 
 

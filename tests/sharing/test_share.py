@@ -419,7 +419,7 @@ def test_a_handle_with_another_size_is_an_error() -> None:
 
 
 def test_an_object_that_is_not_a_table_is_an_error() -> None:
-    wrong: list[Any] = [{"a": [1]}, 7, "path", [1, 2], []]
+    wrong: list[Any] = [7, "path", [1, 2], []]
     for data in wrong:
         with pytest.raises(InvalidArgumentError):
             bs.share(data)

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import tempfile
 import time
-import uuid
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,9 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bowstring.io.store_path import StorePath
 from bowstring.spark.versions import SPARK_VERSION
-from tests.spark.s3_server import BUCKET, S3Server, run_s3_server
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,18 +112,6 @@ def spark() -> Iterator[SparkSession]:
         yield test_session
         test_session.stop()
         assert list(Path(folder).iterdir()) == []
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    with run_s3_server() as server:
-        yield server
-
-
-@pytest.fixture
-def store_folder(s3_server: S3Server) -> StorePath:
-    """The path of a new folder in the server."""
-    return StorePath(f"s3://{BUCKET}/{uuid.uuid4().hex}/data", s3_server.storage_options)
 
 
 @dataclass

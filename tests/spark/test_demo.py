@@ -223,7 +223,7 @@ def test_a_wrong_input_is_reported_before_spark_starts(
 
 
 def test_no_rounds_are_a_usage_error() -> None:
-    with pytest.raises(click.UsageError, match="range x>=1"):
+    with pytest.raises(click.UsageError, match="an integer of at least 1, found 0"):
         demo.main(["--rounds=0"], standalone_mode=False)
 
 

@@ -284,7 +284,9 @@ def test_a_missing_scipy_is_reported_with_its_extra() -> None:
         "except bs.errors.MissingExtraError as error: print(error)"
     )
     process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    assert process.stdout.strip() == "scipy is not installed: pip install 'bowstring[sparse]'"
+    assert (
+        process.stdout.strip() == "scipy is not installed: pip install 'bowstring[sparse]', or in a clone '.[sparse]'"
+    )
 
 
 ENORMOUS = 1 << 62

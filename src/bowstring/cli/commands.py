@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from bowstring import __version__
 from bowstring.cli.error_messages import EXIT_INTERRUPTED, ErrorOptions, format_error_line
 from bowstring.cli.help_text import examples
+from bowstring.cli.storage_options import storage_option
 
 _MODULES = {"tail": "head", "schema": "info", "count": "info"}
 # Each command is the object of that name in the module bowstring.cli.<name>, or in the module of `_MODULES`; the text
@@ -56,9 +57,11 @@ debug_option = click.option(
 )
 
 
-def _add_debug_option(command: click.Command) -> None:
-    """Add `--debug` to a command."""
+def _add_common_options(command: click.Command) -> None:
+    """Add `--debug` to a command, and `--storage-option` if it takes a path."""
     if all(param.name != "debug" for param in command.params):
+        if any(isinstance(param.type, click.Path) and param.type.allow_dash for param in command.params):
+            storage_option(command)
         debug_option(command)
 
 
@@ -88,7 +91,7 @@ class LazyGroup(click.Group):
         ctx.obj.command = f"bowstring {cmd_name}"
         command = getattr(import_module(f"bowstring.cli.{_MODULES.get(cmd_name, cmd_name)}"), cmd_name)
         assert isinstance(command, click.Command)
-        _add_debug_option(command)
+        _add_common_options(command)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, replace
 from typing import Any, get_args
@@ -16,6 +15,7 @@ from bowstring.arrays.table import Table
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import (
     choose_target_format,
+    echo_invalid_rows,
     echo_written,
     list_inputs,
     open_input,
@@ -23,10 +23,15 @@ from bowstring.cli.input_output import (
     resolve_output,
 )
 from bowstring.cli.options import (
+    COUNT,
     PATH,
+    POSITIVE_COUNT,
     UTF8_TEXT,
+    Number,
+    column_types_option,
     columns_option,
     from_option,
+    invalid_rows_option,
     max_piped_bytes_option,
     parse_name_list,
     target_format_option,
@@ -40,7 +45,6 @@ from bowstring.file_formats import (
     LazyTable,
     SourceOptions,
     decode_dictionaries,
-    import_pyarrow,
     validate_table,
     write_batches,
 )
@@ -54,6 +58,7 @@ _MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 1 << 16, 64 << 20
 _SOURCE_OPTIONS = {
     "column_names": ("csv",),
     "column_types": ("csv", "json", "jsonl"),
+    "invalid_rows": ("csv", "json", "jsonl"),
     "null_values": ("csv",),
     "timestamp_formats": ("csv", "json", "jsonl"),
     "skip_rows": ("csv",),
@@ -77,37 +82,6 @@ _CODECS = {
     "parquet": ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
 }
 _DEFAULT_CODECS = {"parquet": "snappy"}
-_PARAMETRIC_TYPE = re.compile(
-    r"decimal(32|64|128|256)?\((\d+)(?:, *(-?\d+))?\)|timestamp\[(s|ms|us|ns), *(?:tz=)?(.+)\]"
-)
-
-
-def _parse_column_types(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> dict[str, Any]:
-    """Parse `NAME=TYPE` options to a dictionary of pyarrow data types."""
-    types = {}
-    for value in values:
-        column, equals, text = value.rpartition("=")
-        if "timestamp[" in value:  # a time zone may contain "="
-            column, equals, text = value.partition("=")
-        if not equals or not column:
-            raise click.BadParameter(f"expected NAME=TYPE, such as price=float64, found {value!r}", ctx, param)
-        try:
-            types[column] = _parse_pyarrow_type(text.strip())
-        except (ValueError, TypeError):
-            expected = "int32, string, timestamp[us], decimal128(10, 2) …"
-            raise click.BadParameter(f"expected a type such as {expected}, found {text!r}", ctx, param) from None
-    return types
-
-
-def _parse_pyarrow_type(text: str) -> Any:
-    pa = import_pyarrow()
-    match = _PARAMETRIC_TYPE.fullmatch(text)
-    if match is None:
-        return pa.type_for_alias(text)
-    bits, precision, scale, unit, zone = match.groups()
-    if unit is not None:
-        return pa.timestamp(unit, zone)
-    return getattr(pa, f"decimal{bits or 128}")(int(precision), int(scale or 0))
 
 
 def _parse_character(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
@@ -138,7 +112,7 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.argument("source", type=PATH)
 @click.argument("target", type=PATH)
 @from_option
-@target_format_option("by extension")
+@target_format_option("by extension; stream for -")
 @columns_option
 @click.option(
     "--compression",
@@ -154,7 +128,7 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option("--legacy-framing", is_flag=True, help="Write the framing of Arrow 0.14 and earlier.")
 @click.option(
     "--batch-rows",
-    type=click.IntRange(min=1),
+    type=POSITIVE_COUNT,
     help="Split and join batches to this number of rows.  [default: split to 65,536 rows and 64 MiB]",
 )
 @click.option("--decode-dictionaries", is_flag=True, help="Write plain values instead of dictionary-encoded columns.")
@@ -184,15 +158,8 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
     metavar="A,B,…",
     help="Column names for CSV without a header, separated by commas.",
 )
-@click.option(
-    "--column-type",
-    "column_types",
-    type=UTF8_TEXT,
-    callback=_parse_column_types,
-    multiple=True,
-    metavar="NAME=TYPE",
-    help="Type of a column of CSV or JSON, such as int32 or timestamp[us, tz=UTC]; may be repeated.",
-)
+@column_types_option
+@invalid_rows_option
 @click.option(
     "--null-value",
     "null_values",
@@ -207,12 +174,12 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
     multiple=True,
     help="A strptime format of timestamps in CSV and JSON, in addition to ISO 8601; may be repeated.",
 )
-@click.option("--skip-rows", type=click.IntRange(min=0), default=0, help="Lines of CSV to skip before the header.")
+@click.option("--skip-rows", type=COUNT, default=0, help="Lines of CSV to skip before the header.")
 @click.option("--encoding", type=UTF8_TEXT, callback=_parse_encoding, default="utf-8", help="Encoding of CSV.")
 @click.option(
     "--block-size",
     "block_bytes",
-    type=click.IntRange(min=_MIN_BLOCK_BYTES, max=(1 << 31) - 1),
+    type=Number(int, _MIN_BLOCK_BYTES, (1 << 31) - 1),
     default=DEFAULT_BLOCK_BYTES,
     help="Size of a block of CSV or JSON, in bytes; types are inferred from the first block.",
 )
@@ -225,7 +192,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
     Arrow data and Parquet are detected by content, CSV and JSON by the extension of the name; --from and --to override
     both. Every value is validated. TARGET is replaced atomically, when it is complete.
     """
-    target_format = choose_target_format(target, options["target_format"])
+    target_format = choose_target_format(target, options["target_format"], "stream" if target == "-" else None)
     with prefix_errors_with_source(source), open_input(source, options["source_format"]) as table_source:
         source_format = table_source.format
         options = _complete_options(ctx, options, source_format, target_format)
@@ -237,6 +204,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
         ):
             table = _transform_table(source_table, source_format, target_format, options)
             rows = write_batches(out, target_format, table, **write_options)
+    echo_invalid_rows(table_source.invalid_rows)
     echo_written(target, rows, len(table.schema))
 
 

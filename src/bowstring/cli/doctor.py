@@ -25,7 +25,7 @@ from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import json_option
 from bowstring.cli.terminal_tables import borderless_table, open_console
 from bowstring.display.printable_text import format_size, to_printable
-from bowstring.errors import BowstringError
+from bowstring.errors import BowstringError, format_install_command
 from bowstring.memory import cuda
 from bowstring.memory.available_memory import read_memory_limits
 from bowstring.memory.region import Region
@@ -188,7 +188,7 @@ def _check_extras() -> Iterator[Check]:
         states = [_describe_package(requirement) for requirement in packages]
         is_complete = all(is_usable for is_usable, _ in states)
         detail = ", ".join(dict.fromkeys(text for _, text in states))  # several extras may need a package
-        advice = "" if is_complete else f"; pip install 'bowstring[{extra}]'"
+        advice = "" if is_complete else f"; {format_install_command(extra)}"
         yield Check(f"extra {extra}", "ok" if is_complete else "missing", detail + advice)
 
 

@@ -8,7 +8,7 @@ import click
 
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import choose_target_format, echo_written, resolve_output
-from bowstring.cli.options import PATH, complete_dataset_names, record_option, target_format_option
+from bowstring.cli.options import PATH, POSITIVE_SECONDS, complete_dataset_names, record_option, target_format_option
 from bowstring.cli.progress import iterate_with_progress, progress_bar
 from bowstring.cli.tls import tls_options
 from bowstring.datasets.published_dataset import PublishedDataset, open_published
@@ -32,7 +32,7 @@ from bowstring.transports.tls import TlsOptions
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE_SECONDS,
     default=30.0,
     metavar="SECONDS",
     help="How long to wait for the next message of the server.",

@@ -12,7 +12,8 @@ from typing import Any, BinaryIO
 import click
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datasets.sources import list_files
+from bowstring.cli.storage_options import get_storage_options
+from bowstring.datasets.files import File, list_files
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.display.printable_text import to_printable
@@ -28,12 +29,15 @@ from bowstring.file_formats import (
     ARROW_FORMATS,
     DEFAULT_SOURCE_OPTIONS,
     TARGET_FORMATS,
+    InvalidRows,
     LazyTable,
     SourceOptions,
     TableSource,
     choose_target_format as choose_format_by_extension,
 )
+from bowstring.io.fsspec_store import is_url, with_storage_options
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
+from bowstring.io.store_path import StorePath
 from bowstring.memory.closable import call_on_error
 
 FORMAT_VERSION = 1
@@ -51,14 +55,23 @@ def resolve_source(file: str | None) -> Any:
     is_path = file is not None and file != "-"
     if not is_path and (sys.stdin is None or sys.stdin.isatty()):
         raise click.UsageError("standard input is a terminal: give a FILE, or pipe the input")
-    source = file if is_path else sys.stdin
+    source = apply_storage_options(str(file)) if is_path else sys.stdin
     reject_same_file([source], sys.stdout)
     return source
 
 
+def apply_storage_options(path: str) -> File:
+    """Return the path, or for a URL the path in its store, with the values of `--storage-option`."""
+    store_path: File = with_storage_options(path, get_storage_options()) if is_url(path) else path
+    return store_path
+
+
 def list_inputs(file: str | None) -> Sequence[str | None]:
     """Return the files of a FILE argument: of a folder or a glob several, otherwise the argument itself."""
-    return [file] if file in (None, "", "-") else list_files(str(file))
+    if file in (None, "", "-"):
+        return [file]
+    files = list_files(apply_storage_options(str(file)))
+    return [each.url if isinstance(each, StorePath) else each for each in files]
 
 
 @contextmanager
@@ -85,6 +98,7 @@ class _JoinedFiles(TableSource):
     def __init__(self, name: str, first: TableSource, files: Sequence[str | None]) -> None:
         self.name = name
         self.format = first.format
+        self.invalid_rows = first.invalid_rows
         self._first = first
         self._files = files
 
@@ -97,7 +111,8 @@ class _JoinedFiles(TableSource):
     def _iterate(self, schema: Schema, first: LazyTable, options: SourceOptions) -> Iterator[RecordBatch]:
         yield from _with_schema(schema, first)
         for file in self._files[1:]:
-            with TableSource(file, self.format, file) as source, source.open_table(options) as table:
+            source = TableSource(resolve_source(file), self.format, file, self.invalid_rows)
+            with source, source.open_table(options) as table:
                 if as_nullable(table.schema) != schema:
                     raise InvalidDataError(
                         f"{file}: expected {schema!r}, as in {self._files[0]}, found {table.schema!r}"
@@ -136,15 +151,16 @@ def echo_json(document: Mapping[str, Any], err: bool = False) -> None:
     click.echo(json.dumps({"format_version": FORMAT_VERSION, **document}, indent=2), err=err)
 
 
-def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
+def resolve_output(path: str, *files: str | None) -> File | int | BinaryIO:
     """Return the sink for binary data: the path, or the descriptor of standard output for "-".
 
     The descriptor bypasses Python's buffer, so that nothing is delayed in a pipe. Raises `click.UsageError` if standard
     output is a terminal, and `InvalidArgumentError` if the path is one of the FILE arguments `files`.
     """
     if path != "-":
-        reject_same_file(map(resolve_source, files), path)
-        return path
+        sink = apply_storage_options(path)
+        reject_same_file(map(resolve_source, files), sink)
+        return sink
     if sys.stdout.isatty():
         raise click.UsageError("standard output is a terminal: give a path, or pipe the output")
     sys.stdout.flush()
@@ -155,12 +171,20 @@ def resolve_output(path: str, *files: str | None) -> str | int | BinaryIO:
 
 
 @contextmanager
-def open_output(out: str | int | BinaryIO) -> Iterator[Sink]:
+def open_output(out: File | int | BinaryIO) -> Iterator[Sink]:
     """Open a sink; finish it at the end of the block, or discard it if the block fails."""
     sink = open_sink(out)
     with call_on_error(sink.abandon):
         yield sink
         sink.finish()
+
+
+def echo_invalid_rows(invalid_rows: InvalidRows) -> None:
+    """Write the first rows that were skipped, if any, and their number to standard error."""
+    if invalid_rows.count:
+        more = "" if invalid_rows.count == len(invalid_rows.examples) else "; these are the first"
+        for text in (*invalid_rows.examples, f"{invalid_rows}{more}"):
+            click.echo(to_printable(text), err=True)
 
 
 def echo_written(target: str, rows: int, columns: int) -> None:

@@ -10,7 +10,7 @@ import click
 from bowstring.cli.durations import format_duration
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
-from bowstring.cli.options import json_option
+from bowstring.cli.options import POSITIVE_SECONDS, json_option
 from bowstring.cli.terminal_tables import ColumnFit, open_console, print_table
 from bowstring.datasets.published_dataset import published
 from bowstring.display.printable_text import format_size, to_printable
@@ -31,7 +31,7 @@ _DROPPED_TITLES = ("hosts", "lifetime", "parts", "readers", "age", "rows", "size
 @click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE_SECONDS,
     default=5.0,
     metavar="SECONDS",
     help="How long to wait for the reply of a host agent.",

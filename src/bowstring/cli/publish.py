@@ -7,18 +7,21 @@ import sys
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import click
 
 from bowstring.arrays.table import Table
 from bowstring.cli.durations import DURATION, format_duration
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, open_input, prefix_errors_with_source
+from bowstring.cli.input_output import echo_invalid_rows, echo_json, open_input, prefix_errors_with_source
 from bowstring.cli.options import (
     UTF8_TEXT,
+    column_types_option,
     columns_option,
     file_argument,
     from_option,
+    invalid_rows_option,
     json_option,
     max_piped_bytes_option,
 )
@@ -51,24 +54,25 @@ _MAX_NAME_CHARACTERS = 200
     "ttl_s",
     type=DURATION,
     default=DEFAULT_TTL_S,
-    show_default="1d",
-    help="When to free the memory, such as 90s, 10min, 2h or 1d.",
+    show_default=False,
+    help="When to free the memory, such as 90s, 10min or 2h.  [default: 1d]",
 )
 @click.option("--replace", is_flag=True, help="Free the older data sets of this name when the new one can be read.")
 @from_option
 @columns_option
+@column_types_option
+@invalid_rows_option
 @json_option("Write the data set as JSON.")
 @max_piped_bytes_option
-def publish(  # noqa: PLR0913 -- one parameter for each option
+def publish(
     file: str | None,
     *,
     name: str | None,
     ttl_s: float,
     replace: bool,
     source_format: str | None,
-    columns: tuple[str, ...],
     as_json: bool,
-    max_piped_bytes: int,
+    **options: Any,
 ) -> None:
     """Keep the rows of a file in memory for other processes of this user and host, which find them by name.
 
@@ -83,12 +87,13 @@ def publish(  # noqa: PLR0913 -- one parameter for each option
         prefix_errors_with_source(file),
         open_input(file, source_format) as source,
         progress_bar("publishing", source.progress_unit) as report_progress,
-        open_with_progress(source, SourceOptions(columns, max_piped_bytes), report_progress) as table,
+        open_with_progress(source, SourceOptions(**options), report_progress) as table,
     ):
         batches = iter(table.batches)
         first = next(batches, None)
         rows = Table(table.schema, []) if first is None else chain([first], batches)  # no batches have no schema
         dataset = publish_table(rows, name=name, ttl_s=ttl_s, replace=replace)
+    echo_invalid_rows(source.invalid_rows)
     try:
         _show_dataset(dataset, as_json)
         sys.stdout.flush()

@@ -13,9 +13,10 @@ import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE, format_error_line
 from bowstring.cli.help_text import examples
-from bowstring.cli.options import PATH, record_option
+from bowstring.cli.input_output import apply_storage_options
+from bowstring.cli.options import PATH, POSITIVE_SECONDS, SECONDS, record_option
 from bowstring.cli.tls import tls_options
-from bowstring.datasets.sources import dataset, list_files
+from bowstring.datasets.files import list_files, read_table
 from bowstring.display.printable_text import to_printable
 from bowstring.io.io_errors import translate_io_error
 from bowstring.sharing.server.options import ServerOptions
@@ -56,14 +57,14 @@ _LOG_LEVELS = ("debug", "info", "warning")
 @click.option(
     "--ticket-lifetime",
     "ticket_lifetime_s",
-    type=click.FloatRange(min=0, min_open=True),
+    type=POSITIVE_SECONDS,
     metavar="SECONDS",
     help="How long the URIs are valid; required where other hosts can connect.  [default: until the key changes]",
 )
 @click.option(
     "--drain",
     "drain_s",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=30.0,
     metavar="SECONDS",
     help="How long to wait at the end for clients that still use the data.",
@@ -119,9 +120,9 @@ def serve(  # noqa: PLR0913 -- one parameter for each option
 
 
 def _open_source(path: str) -> TableSource:
-    """Return the path of a file, or the table of a folder or a glob."""
-    files = list_files(path)
-    return files[0] if len(files) == 1 else dataset(path).read_all()
+    """Return the path of a file, or the table of a folder, a glob, or a URL with options."""
+    files = list_files(apply_storage_options(path))
+    return files[0] if len(files) == 1 and isinstance(files[0], str) else read_table(files)
 
 
 def _show_uris(names: Sequence[str], uris: Sequence[str]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
-from bowstring.cli.options import PATH, json_option
+from bowstring.cli.options import PATH, SECONDS, json_option
+from bowstring.cli.storage_options import get_storage_options
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
+from bowstring.io.fsspec_store import is_url
 from bowstring.io.local_path import absolute_path
 from bowstring.spark.folder.vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
 
@@ -25,7 +25,7 @@ from bowstring.spark.folder.vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
 @click.option(
     "--older-than",
     "older_than_s",
-    type=click.FloatRange(min=0),
+    type=SECONDS,
     default=VACUUM_AGE_S,
     metavar="SECONDS",
     help="Remove only files that are unchanged for at least this long.",
@@ -37,7 +37,8 @@ def vacuum(folder: str, *, older_than_s: float, dry_run: bool, as_json: bool) ->
 
     Files of running jobs, and those that a manifest of the last hour lists, are kept.
     """
-    paths = vacuum_folder(Path(absolute_path(folder)), older_than_s=older_than_s, dry_run=dry_run)
+    target = folder if is_url(folder) else absolute_path(folder)
+    paths = vacuum_folder(target, older_than_s=older_than_s, dry_run=dry_run, storage_options=get_storage_options())
     if as_json:
         echo_json({"source": folder, "removed": not dry_run, "files": [str(path) for path in paths]})
         return 0

@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import prod
+from numbers import Number
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict
 
 import numpy as np
@@ -43,6 +44,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     BowstringError,
     InvalidArgumentError,
+    InvalidDataError,
     NotFoundError,
     TypeMismatchError,
     check_count,
@@ -143,6 +145,8 @@ class BatchArrays:
     def __init__(self, schema: Schema, options: ArrayOptions, source: ArraySource) -> None:
         planner = _Planner(schema, options, source)
         self.transform = options.get("transform")
+        if self.transform is not None and not callable(self.transform):
+            raise InvalidArgumentError(f"transform: expected a function, found {self.transform!r:.60}")
         self._outputs = planner.outputs
         self._columns = planner.columns
         self._features = planner.features
@@ -296,7 +300,9 @@ class _Planner:
         self.columns = {name: self._plan_column(schema.field(name)) for name in names}
         self.features = {name: self._plan_feature(name, members[name]) for name in self.outputs if name in members}
         self.padding = {name: self._plan_padding(name, value) for name, value in self._mapping("pad").items()}
-        suffix = options.get("validity_suffix")
+        suffix: Any = options.get("validity_suffix")
+        if suffix is not None and not isinstance(suffix, str):
+            raise InvalidArgumentError(f"validity_suffix: expected a string, found {suffix!r:.60}")
         self.validity_names = {
             name: name + suffix
             for name, column in self.columns.items()
@@ -325,18 +331,20 @@ class _Planner:
                 _check_name("features", member, self._names)
             if not columns[name]:
                 raise InvalidArgumentError(f"features: {name!r} has no columns")
+            _check_distinct(f"features: {name!r}", columns[name])
         return columns
 
     def _choose_outputs(self, features: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
         columns: Any = self._options.get("columns")
         if columns is None:
             members = {member for each in features.values() for member in each}
-            return (*(name for name in self._names if name not in members and name not in features), *features)
+            return (*(name for name in self._names if name not in members), *features)
         if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise InvalidArgumentError(f"columns: expected a list of names, found {columns!r:.60}")
-        outputs = tuple(dict.fromkeys(columns))
+        outputs = tuple(columns)
         for name in outputs:
             _check_name("columns", name, [*self._names, *features])
+        _check_distinct("columns", outputs)
         return outputs
 
     def _check_names(self) -> None:
@@ -360,26 +368,28 @@ class _Planner:
         dtype: np.dtype[Any] | None = None
         with suppress(TypeError):
             dtype = np.dtype(dtypes)
-        if dtype is None or dtype.kind not in "biufmMV":
+        # Types of other packages, such as bfloat16 of ml_dtypes, are of the kind V, as structures and bytes are.
+        if dtype is None or dtype.kind not in "biufmMV" or issubclass(dtype.type, np.void):
             raise InvalidArgumentError(f"dtypes: column {name!r}: {dtypes!r} is not a type of numbers")
         return dtype
 
     def _plan_column(self, field: Field) -> Column:
         name, options = field.name, self._options
         if name in self._mapping("categories"):
+            self._reject_options(field, "has categories")
             return CategoryColumn(name=name, categories=self._plan_categories(field))
         levels, element_type = split_list_type(field.type)
         dtype, own_dtype = self._get_dtype(name), get_number_dtype(element_type)
         if own_dtype is None and is_number_by_option(element_type):
             is_named = isinstance(options.get("dtypes"), Mapping) or isinstance(element_type, t.Decimal)
             own_dtype = dtype if is_named else None
+        if dtype is not None and dtype.kind in "mM" and _get_time_kind(element_type) != dtype.kind:
+            raise TypeMismatchError(f"dtypes: column {name!r}: {field.type} is not converted to {dtype}")
         if is_vector(field.type):
             return self._plan_vectors(field, dtype or np.dtype(np.float64))
         shape = self._mapping("shapes").get(name)
         if own_dtype is None:
-            if shape is not None or name in self._mapping("pad"):
-                option = "pad" if shape is None else "shapes"
-                raise InvalidArgumentError(f"{option}: column {name!r}: {field.type} is not a list of numbers")
+            self._reject_options(field, f"is {field.type}, not numbers or lists of numbers")
             return ObjectColumn(name=name)
         dtype = dtype or own_dtype
         column = NumberColumn(name=name, dtype=dtype, fill=self._get_fill(field, dtype))
@@ -389,6 +399,15 @@ class _Planner:
             return column
         return self._plan_lists(field, column, levels, shape)
 
+    def _reject_options(self, field: Field, reason: str) -> None:
+        """Raise `InvalidArgumentError` if an option for numbers names this column."""
+        for option in ("dtypes", "fill_null", "shapes", "pad"):
+            value: Any = self._options.get(option)
+            # Features may have the name of a column.
+            is_named = isinstance(value, Mapping) and field.name in value
+            if is_named and not (option == "dtypes" and field.name in self._mapping("features")):
+                raise InvalidArgumentError(f"{option}: column {field.name!r} {reason}")
+
     def _plan_lists(self, field: Field, column: NumberColumn, levels: Sequence[t.BaseList], shape: Any) -> Column:
         dims = self._find_list_lengths(field, levels)
         axes: tuple[int, ...] = ()
@@ -397,7 +416,13 @@ class _Planner:
             axes = tensor.permutation or ()
         if shape is not None:
             shape = _check_shape(field.name, shape)
-            if len(levels) > 1 and len(shape) == len(levels):
+            if isinstance(tensor, FixedShapeTensorType):
+                if shape != (logical := tuple(tensor.shape[axis] for axis in axes) or tuple(tensor.shape)):
+                    raise InvalidArgumentError(
+                        f"shapes: column {field.name!r}: the shape of {tensor} is {logical}, not {shape}"
+                    )
+                shape = tuple(tensor.shape)
+            elif len(levels) > 1 and len(shape) == len(levels):
                 dims = shape
             elif len(levels) == 1:
                 dims = (prod(shape),)
@@ -413,6 +438,8 @@ class _Planner:
             return replace(column, dims=(*[None] * (ragged + 1), *dims[ragged + 1 :]))
         else:
             shape = dims
+        if prod(max(size, 1) for size in dims if size is not None) >= 1 << 48:
+            raise InvalidDataError(f"column {field.name!r}: lists of {dims} elements are too long")
         return replace(column, dims=dims, shape=tuple(shape), axes=axes)
 
     def _find_list_lengths(self, field: Field, levels: Sequence[t.BaseList]) -> tuple[int | None, ...]:
@@ -446,7 +473,10 @@ class _Planner:
         while isinstance(value_type, t.Dictionary | t.RunEndEncoded):
             value_type = value_type.value_type
         if isinstance(values, str) and values == "auto":
-            return self._source.find_distinct_values(field.name)
+            try:
+                return self._source.find_distinct_values(field.name)
+            except TypeMismatchError as error:
+                raise TypeMismatchError(f"categories: column {field.name!r}: {error}") from None
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise InvalidArgumentError(
                 f'categories: column {field.name!r}: expected a list of values or "auto", found {values!r:.60}'
@@ -501,6 +531,19 @@ def _check_name(option: str, name: Any, names: Sequence[str]) -> None:
         raise NotFoundError(f"{option}: there is no {noun} {name!r}{suggest(str(name), names)}")
 
 
+def _check_distinct(option: str, names: Sequence[str]) -> None:
+    duplicate = next((name for index, name in enumerate(names) if name in names[:index]), None)
+    if duplicate is not None:
+        raise InvalidArgumentError(f"{option}: column {duplicate!r} is named twice")
+
+
+def _get_time_kind(data_type: t.DataType) -> str | None:
+    """Return the kind of the NumPy type of dates and times."""
+    if isinstance(data_type, t.Date | t.Timestamp):
+        return "M"
+    return "m" if isinstance(data_type, t.Time | t.Duration) else None
+
+
 def _check_shape(name: str, shape: Any) -> tuple[int, ...]:
     sizes = (shape,) if isinstance(shape, int) else shape
     if not isinstance(sizes, Sequence) or isinstance(sizes, str) or not sizes:
@@ -512,6 +555,8 @@ def _check_fill(option: str, name: str, value: Any, dtype: np.dtype[Any]) -> Any
     """Return a value that replaces others, as `dtype`. Raises `TypeMismatchError` if it does not fit."""
     value = value.as_py() if hasattr(value, "as_py") else value
     try:
+        if not isinstance(value, Number | np.bool_) and dtype.kind not in "mM":
+            raise TypeError
         if dtype.kind == "b":
             return np.bool_(value)
         return cast_numbers(np.atleast_1d(np.asarray(value)), dtype)[0]

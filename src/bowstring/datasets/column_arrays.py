@@ -255,13 +255,10 @@ class NumberColumn(Column):
         row_shape = (size, *values.shape[1:])
         values = values.reshape(len(starts), *row_shape)
         mask = None if mask is None else mask.reshape(values.shape)
-        if valid is None or rows is None:
+        if rows is None or valid is None:
             return values, mask
-        # A null list of a fixed length has that many nulls. A description may have recorded any length.
-        try:
-            check_expanded_values(len(array) * prod(row_shape), values.size)
-        except LimitError as error:
-            raise RowError(find_first_true(~valid), str(error)) from None
+        # A null list of a fixed length has that many nulls.
+        _check_nulls(valid, prod(row_shape))
         out = np.full((len(array), *row_shape), self.fill, self.dtype)
         out_mask = np.zeros(out.shape, np.bool_)
         out[rows], out_mask[rows] = values, True if mask is None else mask
@@ -320,6 +317,8 @@ class VectorColumn(Column):
         if not self.is_dense:
             offsets = np.concatenate((np.zeros(1, np.int64), np.cumsum(stored.counts)))
             return SparseRows(values, stored.indices, offsets, size), valid
+        if valid is not None:
+            _check_nulls(valid, size)
         matrix = np.zeros((len(array), size), self.dtype)
         matrix[stored.rows, stored.indices] = values
         if valid is not None:
@@ -362,6 +361,14 @@ _NULL = "found null: use fill_null or validity_suffix"
 
 def _length_text(expected: int, found: int) -> str:
     return f"expected {expected} elements, found {found}"
+
+
+def _check_nulls(valid: Mask, row_values: int) -> None:
+    """Raise `RowError` if filling the null rows exceeds the limit on values: descriptions may record any length."""
+    try:
+        check_expanded_values(int(np.count_nonzero(~valid)) * row_values, 0)
+    except LimitError as error:
+        raise RowError(find_first_true(~valid), str(error)) from None
 
 
 def _decode_runs(array: ArrayData) -> ArrayData:

@@ -97,7 +97,8 @@ class Dataset:
     `EpochReader` and `bowstring.table` do.
 
     `part_schema` is the schema of the parts. `column_indices` are the columns of them that are read, None for all, and
-    `steps` what is done with these. Raises `NotFoundError` for an index out of range.
+    `steps` what is done with these. `storage_options` are fsspec's for locations in stores; they may be secret, and are
+    pickled, but in no text. Raises `NotFoundError` for an index out of range.
 
     >>> with bs.new_file("visits.arrow", {"user": "int64"}) as writer:
     ...     writer.write(bs.record_batch({"user": [1, 2, 3]}))
@@ -107,7 +108,10 @@ class Dataset:
     [1, 2]
     """
 
-    __slots__ = ("__weakref__", "_part_rows", "column_indices", "name", "part_schema", "parts", "schema", "steps")
+    __slots__ = (
+        *("__weakref__", "_part_rows", "column_indices", "name", "part_schema", "parts", "schema", "steps"),
+        "storage_options",
+    )
 
     def __init__(
         self,
@@ -116,6 +120,8 @@ class Dataset:
         parts: Iterable[DatasetPart],
         column_indices: Iterable[int] | None = None,
         steps: Iterable[Step] = (),
+        *,
+        storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.name = name
         self.part_schema = part_schema
@@ -126,6 +132,7 @@ class Dataset:
         """The schema of the rows that are read."""
         if self.steps:
             self.schema = self.steps[-1].schema
+        self.storage_options = None if storage_options is None else dict(storage_options)
         self._part_rows: tuple[int, ...] | None = None
 
     @property
@@ -186,7 +193,7 @@ class Dataset:
         if self.steps:
             return self._with_step(SelectStep(self.schema.select(selected), tuple(selected)))
         indices = selected if self.column_indices is None else [self.column_indices[index] for index in selected]
-        return Dataset(self.name, self.part_schema, self.parts, indices)
+        return self._replace(column_indices=indices)
 
     def cast(self, target_schema: SchemaLike, safe: bool = True) -> Dataset:
         """Return the data set with columns of the types of a schema with the same names, or of some by name.
@@ -260,7 +267,7 @@ class Dataset:
         return self._with_step(MapStep.of(function, self.schema, None if schema is None else as_schema(schema, "map")))
 
     def _with_step(self, step: Step) -> Dataset:
-        dataset = Dataset(self.name, self.part_schema, self.parts, self.column_indices, (*self.steps, step))
+        dataset = self._replace(steps=(*self.steps, step))
         if not step.chooses_rows:
             dataset._part_rows = self._part_rows
         return dataset
@@ -286,7 +293,7 @@ class Dataset:
                     f"equal: use a slice, such as dataset[2:3]"
                 )
             return self.take_parts([indices[part] for part in parts])
-        return Dataset(self.name, self.part_schema, parts, self.column_indices, self.steps)
+        return self._replace(parts=parts)
 
     def take_parts(self, indices: Sequence[int]) -> Dataset:
         """Return the data set of some parts, by their indices, in this order.
@@ -296,11 +303,28 @@ class Dataset:
         >>> bs.dataset(["visits.arrow"] * 3).take_parts([0, 2]).num_rows
         4
         """
-        parts, steps = [self.parts[index] for index in indices], [step.select_parts(indices) for step in self.steps]
-        dataset = Dataset(self.name, self.part_schema, parts, self.column_indices, steps)
+        steps = [step.select_parts(indices) for step in self.steps]
+        dataset = self._replace(parts=[self.parts[index] for index in indices], steps=steps)
         if self._part_rows is not None:
             dataset._part_rows = tuple(self._part_rows[index] for index in indices)
         return dataset
+
+    def with_storage_options(self, storage_options: Mapping[str, Any]) -> Dataset:
+        """Return the same data set, whose parts in stores are read with these options for fsspec.
+
+        >>> with bs.new_file("memory://visits.arrow", {"user": "int64"}) as writer:
+        ...     writer.write(bs.record_batch({"user": [1, 2]}))
+        >>> bs.dataset("memory://visits.arrow").with_storage_options({"skip_instance_cache": True}).num_rows
+        2
+        """
+        dataset = self._replace(storage_options=storage_options)
+        dataset._part_rows = self._part_rows
+        return dataset
+
+    def _replace(self, **fields: Any) -> Dataset:
+        """Return a plain data set with other fields."""
+        kept = {name: getattr(self, name) for name in ("parts", "column_indices", "steps", "storage_options")}
+        return Dataset(self.name, self.part_schema, **(kept | fields))
 
     def __iter__(self) -> Iterator[RecordBatch]:
         """Iterate over the record batches of all parts, as `connect` reads them; with steps, over those with rows.
@@ -340,7 +364,7 @@ class Dataset:
                 return reader.read_all(filters)
         others = set(parse_filters(filters, self.part_schema).column_indices) - set(self.column_indices)
         columns = (*self.column_indices, *sorted(others))
-        with connect(Dataset(self.name, self.part_schema, self.parts, columns)) as reader:
+        with connect(self._replace(column_indices=columns)) as reader:
             return reader.read_all(filters).select(range(len(self.column_indices)))
 
     def read_rows(self, start: int, stop: int) -> Table:
@@ -409,7 +433,8 @@ class Dataset:
         return self.read_all().__arrow_c_stream__(requested_schema)
 
     def to_json(self) -> str:
-        """Return the description as JSON, for `from_json` or another language. URIs may have secret tickets.
+        """Return the description as JSON, for `from_json` or another language, without `storage_options`. URIs may have
+        secret tickets.
 
         `schema` is the Base64 text of an IPC stream without batches («IPC Streaming Format»), the schema of the parts;
         `columns` are the indices of the columns that are read, or null. `list_lengths` of a part, which may be absent,
@@ -475,13 +500,11 @@ class Dataset:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
             return NotImplemented
-        return (self.name, self.part_schema, self.column_indices, self.parts, self.steps) == (
-            other.name,
-            other.part_schema,
-            other.column_indices,
-            other.parts,
-            other.steps,
-        )
+        return self._key == other._key
+
+    @property
+    def _key(self) -> tuple[Any, ...]:
+        return self.name, self.part_schema, self.column_indices, self.parts, self.steps, self.storage_options
 
     def __hash__(self) -> int:
         # Not of the parts, to which `PublishedFrame.recompute` gives other locations.
@@ -535,7 +558,7 @@ def parse_list_lengths(value: Any, schema: Schema) -> ListLengths:
         is_valid = all(_is_index(index, len(schema)) for index, _ in lengths)
     except (TypeError, ValueError):
         is_valid = False  # these are not pairs
-    is_valid = is_valid and all(_has_bounds(schema.field(index).type, bounds) for index, bounds in lengths)
+    is_valid = is_valid and all(has_bounds(schema.field(index).type, bounds) for index, bounds in lengths)
     if not is_valid or any(right[0] <= left[0] for left, right in pairwise(lengths)):
         raise InvalidDataError(
             f"data set: list_lengths: expected list columns of the schema and their bounds, found {value!s:.80}"
@@ -543,7 +566,7 @@ def parse_list_lengths(value: Any, schema: Schema) -> ListLengths:
     return lengths
 
 
-def _has_bounds(data_type: DataType, bounds: ListLengthBounds) -> bool:
+def has_bounds(data_type: DataType, bounds: ListLengthBounds) -> bool:
     """Whether a type has lists with as many levels, and each has a pair of lengths, or no lists."""
     return 0 < len(bounds) == count_list_levels(data_type) and all(
         pair == NO_LISTS or (all(_is_index(length, 1 << 63) for length in pair) and pair[0] <= pair[1])
@@ -596,7 +619,7 @@ def create_plan(dataset: Dataset, columns: Sequence[int] | None = None) -> ReadP
 def describe_stored(dataset: Dataset, plan: ReadPlan) -> Dataset:
     """Return the data set of the columns of the parts that a plan needs, as they are stored."""
     reads_all = plan.column_indices == tuple(range(len(dataset.part_schema)))
-    return Dataset(dataset.name, dataset.part_schema, dataset.parts, None if reads_all else plan.column_indices)
+    return dataset._replace(column_indices=None if reads_all else plan.column_indices, steps=())
 
 
 def _choose_rows(

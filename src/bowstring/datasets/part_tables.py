@@ -18,11 +18,12 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
 from bowstring.datasets.column_arrays import NumberColumn, decode
-from bowstring.datasets.dataset import Dataset, DatasetPart, create_plan, describe_part, describe_stored
+from bowstring.datasets.dataset import Dataset, DatasetPart, create_plan, describe_part, describe_stored, has_bounds
 from bowstring.datasets.fixed_width_rows import FixedWidthRows
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
 from bowstring.datasets.steps import MapStep, RowChooser, SelectStep
+from bowstring.datatypes.base import DataType
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.kernels.list_lengths import (
     NO_LISTS,
@@ -31,7 +32,7 @@ from bowstring.kernels.list_lengths import (
     list_length_bounds,
     merge_list_length_bounds,
 )
-from bowstring.kernels.ml_vectors import read_vectors
+from bowstring.kernels.ml_vectors import MalformedRowError, read_vectors
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client.connect import Target, connect
 from bowstring.sharing.client.dataset_reader import DatasetReader
@@ -163,7 +164,19 @@ class PartTables:
         part = int(np.searchsorted(self._first_rows, row, "right")) - 1
         position = row - int(self._first_rows[part])
         opened = self._parts.get(part)
-        return f"{describe_part(self._dataset, part)}: ", position if opened is None else opened.locate(position)
+        return self._describe_part(part), position if opened is None else opened.locate(position)
+
+    def validate_open_parts(self) -> None:
+        """Raise an `InvalidDataError` that names the part and the column if a part in memory is malformed."""
+        for part, opened in self._parts.items():
+            for field, column in zip(opened.table.schema, opened.table.columns, strict=True):
+                try:
+                    column.validate(full=True)
+                except InvalidDataError as error:
+                    raise InvalidDataError(f"{self._describe_part(part)}column {field.name!r}: {error}") from None
+
+    def _describe_part(self, part: int) -> str:
+        return "" if self._dataset is None else f"{describe_part(self._dataset, part)}: "
 
     # All rows of a column, for `bowstring.datasets.batch_arrays`
 
@@ -181,13 +194,23 @@ class PartTables:
             recorded = None if part is None else dict(part.list_lengths).get(column)
             if recorded is None:
                 unrecorded.append(index)
+            elif len(recorded) != len(bounds) or not has_bounds(self._part_type(column), recorded):
+                raise InvalidDataError(
+                    f"{self._describe_part(index)}list_lengths: column {name!r} is {self.schema.field(name).type}, "
+                    f"found the bounds {recorded!s:.80}"
+                )
             else:
                 bounds = merge_list_length_bounds(bounds, recorded)
         chunks = self._open_mapped_column(unrecorded, column)
         if chunks is None:
             return None
-        for chunk in chunks:
-            found = list_length_bounds(chunk)
+        for number, chunk in chunks:
+            try:
+                found = list_length_bounds(chunk)
+            except MalformedRowError:
+                return None  # the error names the row when it is read
+            except InvalidDataError as error:
+                raise InvalidDataError(f"{self._describe_part(number)}column {name!r}: {error}") from None
             assert found is not None
             bounds = merge_list_length_bounds(bounds, found)
         return bounds
@@ -198,7 +221,10 @@ class PartTables:
         if column is None:
             return False
         chunks = self._open_mapped_column([index for index, _ in self._parts_with_rows()], column)
-        return chunks is not None and all(read_vectors(chunk).is_dense for chunk in chunks)
+        try:
+            return chunks is not None and all(read_vectors(chunk).is_dense for _, chunk in chunks)
+        except MalformedRowError:
+            return False  # the error names the row when it is read
 
     def find_distinct_values(self, name: str) -> Array:
         """Return the distinct values of a column, sorted, without null. All parts are read."""
@@ -226,11 +252,14 @@ class PartTables:
         columns = self._dataset.column_indices
         return column if columns is None else columns[column]
 
-    def _open_mapped_column(self, parts: Sequence[int], column: int) -> Sequence[Array] | None:
-        """Return the chunks of a column of parts if all of them are in shared memory of this host, or None."""
+    def _part_type(self, column: int) -> DataType:
+        return (self.schema if self._dataset is None else self._dataset.part_schema).types[column]
+
+    def _open_mapped_column(self, parts: Sequence[int], column: int) -> list[tuple[int, Array]] | None:
+        """Return the chunks of a column of parts, with their parts; None unless all are in shared memory of this host."""
         dataset = self._dataset
         if dataset is None:
-            return self._parts[0].table.column(column).chunks
+            return [(0, chunk) for chunk in self._parts[0].table.column(column).chunks]
         if not parts:
             return []
         nearest = [sort_by_distance(dataset.parts[index].locations)[:1] for index in parts]
@@ -239,7 +268,7 @@ class PartTables:
         opened = open_parts(Dataset(dataset.name, dataset.part_schema, dataset.parts, [column]), parts, self._tls)
         if not all(part.is_mapped for part in opened.values()):
             return None
-        return [chunk for part in opened.values() for chunk in part.table.column(0).chunks]
+        return [(index, chunk) for index, part in opened.items() for chunk in part.table.column(0).chunks]
 
     # Reading
 

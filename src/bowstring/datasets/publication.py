@@ -38,8 +38,8 @@ def publish(
 ) -> PublishedDataset:
     """Keep a table in memory for other processes of this user and host, which find it by `name`.
 
-    `source` is as for `share`: a table (of Bowstring or another library), record batches, a reader, the path of an
-    Arrow, Parquet, CSV or JSON file, or shared memory. Batches of an iterable or a reader are written one by one.
+    `source` is as for `share`: a table (of Bowstring or another library), columns by name, batches, a reader, the path
+    of an Arrow, Parquet, CSV or JSON file, or shared memory. Batches of an iterable or a reader are written one by one.
     Everything but sealed memory is copied once, into memory of the host agent, a process that starts when it is needed.
     `name` does not have to be unique: `open_published(name)` opens the newest data set with it. The default is "data".
 

@@ -182,7 +182,8 @@ class EpochReader:
     def iterate(self, converter: Converter[Rows]) -> Iterator[Rows]:
         """Iterate over the batches, converted.
 
-        A `RowError` of the converter becomes an `InvalidDataError` that names the part, the column and the row.
+        A `RowError` of the converter becomes an `InvalidDataError` that names the part, the column and the row;
+        malformed buffers become one that names the part and the column.
         """
         epoch, batches = self._start[0], self._remaining_batches()
         self._position, self._start = self._start, (epoch + 1, 0)
@@ -235,12 +236,15 @@ class EpochReader:
 
     @contextmanager
     def _locate_errors(self, batches: Sequence[RowIndices]) -> Iterator[None]:
-        """Let a `RowError` name the place of its row, which is one of these in the data set."""
+        """Let an error of the converter name the place of its row, which is one of these in the data set."""
         try:
             yield
         except RowError as error:
             location, row = self._tables.locate_row(int(np.concatenate(batches)[error.index]))
             raise error.locate(location, row) from None
+        except InvalidDataError:
+            self._tables.validate_open_parts()
+            raise
 
     def _count_gathered_batches(self) -> int:
         """Return the number of batches of this rank that are copied at once.

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from glob import has_magic
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.dataset import Dataset, DatasetPart
-from bowstring.datasets.manifest import list_files_without_manifest, read_manifest
-from bowstring.datatypes.nullability import as_nullable
+from bowstring.datasets.files import File, list_files, unify_nullability
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
-from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION, open_batches
-from bowstring.io.fsspec_store import is_path, is_url
-from bowstring.io.local_path import as_folder
-from bowstring.io.store_path import FolderPath, StorePath
+from bowstring.errors import InvalidArgumentError
+from bowstring.file_formats import open_batches
+from bowstring.io.fsspec_store import is_path, is_url, with_storage_options
+from bowstring.io.local_path import to_file_uri
+from bowstring.io.store_path import StorePath
 from bowstring.ipc.file import FileReader
 from bowstring.kernels.list_lengths import ListLengthCollector, ListLengths, count_list_levels
 from bowstring.sharing.client.connect import connect
-from bowstring.sharing.client.part_requests import FileRequest
 from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets, is_shared_memory
-from bowstring.sharing.uris import parse_scheme
 
 DatasetSource: TypeAlias = "Dataset | str | os.PathLike[str] | DatasetLocations | Iterable[str | os.PathLike[str]]"
 """A data set or its JSON, the path of a file or folder, a URL, the URI or locations of a served data set, or several of
@@ -31,7 +27,9 @@ these texts, each of which is a part or has some.
 """
 
 
-def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
+def dataset(
+    source: DatasetSource, *, name: str | None = None, storage_options: Mapping[str, Any] | None = None
+) -> Dataset:
     """Describe data in parts, for `bowstring.connect`, other processes and training loops. Nothing is copied.
 
     A file is one part; rows of Arrow data are counted from the headers of its batches, rows of Parquet, CSV and JSON by
@@ -41,6 +39,9 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     JSON files, by name. A glob has the files with matching names. A served data set is one part, whose rows are counted
     by reading it once: that is fast in shared memory, and transfers the bytes from another host. The default of `name`
     is the last part of the path.
+
+    `storage_options` are fsspec's options for URLs. The data set, its readers and their pickled copies keep them; they
+    may be secret, and are in no text and not in `to_json`.
 
     All parts need the same columns and types. Raises `InvalidDataError` if they differ or are malformed,
     `NotFoundError` if something does not exist, `InvalidArgumentError` for other sources or none, and as `connect`.
@@ -54,10 +55,10 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     >>> visits.read_all([("visits", ">=", 2)])["visits"].to_pylist()
     [10, 2, 20]
     """
-    if isinstance(source, Dataset):
-        return source
     if isinstance(source, str) and source.lstrip().startswith("{"):
-        return Dataset.from_json(source)
+        source = Dataset.from_json(source)
+    if isinstance(source, Dataset):
+        return source if storage_options is None else source.with_storage_options(storage_options)
     if isinstance(source, bytes) or not isinstance(source, str | os.PathLike | DatasetLocations | Iterable):
         raise InvalidArgumentError(f"dataset: expected a path, URI, data set or several, found {type(source).__name__}")
     texts: list[str | os.PathLike[str] | DatasetLocations]
@@ -66,60 +67,21 @@ def dataset(source: DatasetSource, *, name: str | None = None) -> Dataset:
     )
     if not texts:
         raise InvalidArgumentError("dataset: expected at least one path or URI")
-    parts: list[DatasetPart] = []
-    schema: Schema | None = None
-    for text in texts:
-        for part_schema, part in _describe(text):
-            if schema is None:
-                schema = part_schema
-            elif part_schema != schema:
-                if as_nullable(part_schema) != as_nullable(schema):
-                    raise InvalidDataError(
-                        f"{hide_secrets(part.locations[0])}: expected {schema!r}, found {part_schema!r}"
-                    )
-                schema = as_nullable(schema)
-            parts.append(part)
-    assert schema is not None
-    return Dataset(name or _derive_name(texts[0]), schema, parts)
+    described = [pair for text in texts for pair in _describe(text, storage_options)]
+    schema = unify_nullability((hide_secrets(part.locations[0]), part_schema) for part_schema, part in described)
+    parts = [part for _, part in described]
+    return Dataset(name or _derive_name(texts[0]), schema, parts, storage_options=storage_options)
 
 
-def _describe(source: str | os.PathLike[str] | DatasetLocations) -> Iterator[tuple[Schema, DatasetPart]]:
+def _describe(
+    source: str | os.PathLike[str] | DatasetLocations, storage_options: Mapping[str, Any] | None
+) -> Iterator[tuple[Schema, DatasetPart]]:
     """Yield the parts of one source, with their schemas."""
     if isinstance(source, DatasetLocations) or (isinstance(source, str) and "want_data=" in source):
         yield describe_served(source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source))
     else:
-        for file in list_files(source):
-            yield _describe_file(file, file if is_url(file) else FileRequest.to_uri(file))
-
-
-def list_files(source: str | os.PathLike[str]) -> list[str]:
-    """Return the paths or URLs of the files of a path, a URL, a folder, or a glob, sorted by name.
-
-    A folder has the files that its manifest lists; without one its Arrow files, or if there are none, its Parquet, CSV
-    or JSON files. The name of a file is returned as it is, whether it exists or not. Raises `MissingFileError` for a
-    folder without such files and a glob without matches, `InvalidArgumentError` for a folder with files of several
-    formats, and as `read_manifest`.
-    """
-    if isinstance(source, str) and parse_scheme(source) == "file":
-        source = FileRequest.for_uri(source).url
-    if is_url(source):
-        url = str(source)
-        if "::" in url or parse_scheme(url) in ("http", "https"):  # web servers and chained URLs have no folders
-            return [url]
-        path = as_folder(StorePath(url))
-    else:
-        path = as_folder(source)
-    if path.is_dir():
-        files = [as_folder(file).url for file in _list_files(path)]
-        if not files:
-            raise MissingFileError(f"{path}: found no Arrow, Parquet, CSV or JSON files", filename=str(path))
-        return files
-    if not has_magic(str(path)) or path.exists():
-        return [os.fspath(source)]
-    matches = path.glob_urls()
-    if not matches:
-        raise MissingFileError(f"{path}: there is no file with such a name", filename=str(path))
-    return [file for match in sorted(matches) for file in list_files(match)]
+        for file in list_files(with_storage_options(source, storage_options)):
+            yield _describe_file(file)
 
 
 def describe_served(locations: DatasetLocations, *, transfers: bool = True) -> tuple[Schema, DatasetPart]:
@@ -144,41 +106,17 @@ def _count(schema: Schema, batches: Iterable[RecordBatch]) -> tuple[int, int, Li
     return num_rows, nbytes, collector.list_lengths
 
 
-def _list_files(folder: FolderPath) -> list[FolderPath]:
-    manifest = read_manifest(folder)
-    if manifest is None:
-        files = list_files_without_manifest(folder) or list_files_without_manifest(
-            folder, frozenset(FORMATS_BY_EXTENSION)
-        )
-        formats = {FORMATS_BY_EXTENSION[file.suffix.lower()] for file in files} - set(ARROW_FORMATS)
-        if len(formats) > 1:
-            raise InvalidArgumentError(
-                f"{folder}: has files of several formats ({', '.join(sorted(formats))}): use a glob"
-            )
-        return files
-    listing = {entry.name: entry for entry in as_folder(folder).scan()}  # in a store with the sizes
-    for entry in manifest.entries:
-        path = folder / entry.name
-        try:
-            size_bytes = listing.get(entry.name, path).stat().st_size
-        except OSError as error:
-            raise translate_os_error(error, f"{path}: is in the folder's manifest: {error.strerror}") from error
-        if size_bytes != entry.length_bytes:
-            raise InvalidDataError(
-                f"{path}: expected {entry.length_bytes} bytes, as in the folder's manifest, found {size_bytes}"
-            )
-    return [folder / entry.name for entry in manifest.entries]
-
-
-def _describe_file(source: str, uri: str) -> tuple[Schema, DatasetPart]:
+def _describe_file(source: File) -> tuple[Schema, DatasetPart]:
+    url = source.url if isinstance(source, StorePath) else source
+    uri = url if is_url(url) else to_file_uri(url)
     with open_batches(source) as reader:
         if isinstance(reader, FileReader):
             num_rows, nbytes = reader.num_rows, reader.messages.source.size
             list_lengths = _read_list_lengths(reader)
         else:
             num_rows, nbytes, list_lengths = _count(reader.schema, reader)
-            if is_path(source):
-                nbytes = Path(source).stat().st_size
+            if is_path(url):
+                nbytes = Path(url).stat().st_size
         return reader.schema, DatasetPart(num_rows, nbytes, (uri,), list_lengths=list_lengths)
 
 

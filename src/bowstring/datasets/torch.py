@@ -21,7 +21,7 @@ from bowstring.datasets.order import RowIndices
 from bowstring.datasets.part_tables import PartTables, RowSelection, Source
 from bowstring.datasets.reader import EpochReader
 from bowstring.datatypes.schema import Schema
-from bowstring.errors import InvalidArgumentError, require_package, suggest
+from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package, suggest
 from bowstring.layouts.indexing import normalize_index, to_integer
 from bowstring.transports.tls import TlsOptions
 
@@ -64,6 +64,10 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
     """
 
     def __init__(self, reader: EpochReader, **options: Unpack[ArrayOptions]) -> None:
+        """Yield the batches of `reader`; the options are those of `to_tensors`.
+
+        Raises `InvalidArgumentError` unless it is an `EpochReader`, and as `EpochReader.to_numpy`.
+        """
         super().__init__()
         if not isinstance(reader, EpochReader):
             class_name = type(reader).__name__
@@ -241,12 +245,15 @@ class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore
     def __getitems__(self, indices: Sequence[int]) -> TensorRows:
         """Return several rows."""
         rows = np.array([normalize_index(index, self._num_rows) for index in indices], np.int64)
-        selection = self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
         try:
+            selection = self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
             return TensorRows(self._tensors, self._tensors.gather(selection, rows), len(rows))
         except RowError as error:
             location, row = self._tables.locate_row(int(rows[error.index]))
             raise error.locate(location, row) from None
+        except InvalidDataError:
+            self._tables.validate_open_parts()
+            raise
 
 
 class TensorRows(Sequence[TensorRow]):
@@ -440,6 +447,10 @@ def _to_numpy_dtype(dtype: Any) -> Any:
         return np.dtype(np.float32)
     if isinstance(dtype, torch.dtype):
         return torch.empty(0, dtype=dtype).numpy().dtype
+    try:
+        torch.from_numpy(np.empty(0, dtype))
+    except (TypeError, ValueError):
+        raise InvalidArgumentError(f"dtypes: {dtype!r} is not a type of tensors") from None
     return dtype
 
 

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidDataError, add_location, prefix_errors
+from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import StreamDictionaries, get_dictionary_declaration
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
-from bowstring.ipc.format_detection import MAX_PIPED_BYTES
+from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
+from bowstring.ipc.message import FILE_START
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import RECORD_BATCH, check_metadata_version
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.stream import create_lazy_batch
-from bowstring.ipc.tools.scan import FileScan, StreamScan, open_scan
+from bowstring.ipc.tools.scan import FileScan, StreamScan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.validation import find_faults
@@ -66,7 +69,8 @@ class Validator:
     `source` is anything that `inspect` accepts. With `full` all values are checked, else only the structure.
     Nested columns are checked down to their leaves; for each array the first invalid value is reported. A dictionary
     is reported once: in a file before all batches, in a stream at its first use, or at the end if it is not used. The
-    statistics in a footer are compared with the batches. In a stream nothing is read after broken framing.
+    statistics in a footer are compared with the batches. In a stream nothing is read after broken framing. A file whose
+    footer can't be read is validated as a stream, too.
 
     `faults` does not raise for malformed data, but raises `NotFoundError`, `ResourceError` and so on.
     `report_progress(done, total)` is called before the first batch of a file and after each batch; `total` is None for
@@ -102,14 +106,24 @@ class Validator:
     def _find_faults(self) -> Iterator[Fault]:
         validation = self.validation
         try:
-            with open_scan(self._source, self._limits, self._max_piped_bytes, keeps_bodies=True) as scan:
-                validation.format = scan.format
+            opened, validation.format = open_and_detect_format(self._source, self._max_piped_bytes)
+            with closing(opened):
+                if validation.format == "file":
+                    try:
+                        file_scan = FileScan(opened, self._limits, keeps_bodies=True)
+                        validation.columns = len(list(file_scan.ipc_schema.schema))
+                    except InvalidDataError as error:  # in the footer: the messages are validated as those of a stream
+                        yield _create_fault(error)
+                        assert not isinstance(opened, StreamSource)
+                        if opened.size <= len(FILE_START):
+                            return
+                        opened.position = len(FILE_START)
+                    else:
+                        yield from self._find_file_faults(file_scan.reader)
+                        return
+                scan = StreamScan(opened, self._limits, keeps_bodies=True)
                 validation.columns = len(list(scan.ipc_schema.schema))
-                yield from (
-                    self._find_file_faults(scan.reader)
-                    if isinstance(scan, FileScan)
-                    else self._find_stream_faults(scan)
-                )
+                yield from self._find_stream_faults(scan)
         except InvalidDataError as error:
             yield _create_fault(error)
 

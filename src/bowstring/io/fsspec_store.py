@@ -6,13 +6,13 @@ import io
 import os
 import re
 import sys
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeGuard
 
-from bowstring.errors import InvalidArgumentError, IsDirectoryError, ResourceError, TruncatedError
+from bowstring.errors import InvalidArgumentError, ResourceError, TruncatedError
 from bowstring.io.byte_ranges import Span
 from bowstring.io.http_responses import limit_responses
-from bowstring.io.io_errors import translate_io_error
+from bowstring.io.io_errors import is_directory_error, translate_io_error
 from bowstring.io.range_source import compute_edge_spans
 from bowstring.io.store_path import StorePath, resolve_url
 
@@ -35,7 +35,7 @@ def is_url(source: object) -> bool:
     return isinstance(source, str) and _URL.match(source) is not None
 
 
-def is_path(source: object) -> bool:
+def is_path(source: object) -> TypeGuard[str | os.PathLike[str]]:
     """Whether `source` is a path of the operating system: a string that is not a URL, or an `os.PathLike`."""
     return _URL.match(source) is None if isinstance(source, str) else isinstance(source, os.PathLike)
 
@@ -53,6 +53,19 @@ def is_fsspec_open_file(source: object) -> bool:
     """Whether `source` is an unopened file, as `fsspec.open` returns it."""
     core = sys.modules.get("fsspec.core")
     return core is not None and isinstance(source, core.OpenFile)
+
+
+def with_storage_options(file: Any, options: Mapping[str, Any] | None) -> Any:
+    """Return the path in a store of a URL with options for fsspec's file system; without options, the file as it is.
+
+    Raises `InvalidArgumentError` if there are options, and the file is not a URL.
+    """
+    if not options or isinstance(file, StorePath):
+        return file
+    if not is_url(file):
+        name = os.fspath(file) if is_path(file) else type(file).__name__
+        raise InvalidArgumentError(f"{name}: storage_options are for URLs, such as s3://bucket/name.arrow")
+    return StorePath(file, options)
 
 
 def find_store_location(source: object) -> tuple[Any, str] | None:
@@ -195,7 +208,7 @@ class FsspecRangeReader:
             else (self._request_info(), None)
         )
         if info.get("type") == "directory":
-            raise IsDirectoryError(f"{self.name}: is a directory", filename=self.name)
+            raise is_directory_error(self.name)
         size = info.get("size")
         if not isinstance(size, int) or size < 0:
             raise UnknownSizeError(f"{self.name}: its size is not known, so it can't be read by ranges")

@@ -105,6 +105,13 @@ def _describe_connection_failure(error: Exception) -> str | None:
     return reason.strerror if isinstance(reason, gaierror) else None
 
 
+def is_directory_error(name: str) -> IsDirectoryError:
+    """The error for a folder where a file is read."""
+    return IsDirectoryError(
+        f"{name}: is a directory: bowstring.read_table and bowstring.dataset read the files of one", filename=name
+    )
+
+
 def missing_file_error(name: str, error: FileNotFoundError | None = None, path: object = None) -> InvalidArgumentError:
     """The error for a path or URL that does not exist."""
     if name.startswith("unix:"):

@@ -8,19 +8,46 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from glob import glob
 from pathlib import Path, PosixPath
 from typing import TypeAlias
+from urllib.parse import quote, unquote, urlsplit
 
-from bowstring.errors import MissingFileError, translate_os_error
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, MissingFileError, translate_os_error
 from bowstring.io.store_path import FolderEntry, StorePath
 
 _LOG = logging.getLogger(__name__)
+_FILE_URI = re.compile("file:", re.IGNORECASE)
 # Each attempt fails only if another job removes the empty folder in the same instant.
 MKDIR_ATTEMPTS = 10
+
+
+def is_file_uri(text: object) -> bool:
+    """Return whether a text is a `file:` URI."""
+    return isinstance(text, str) and _FILE_URI.match(text) is not None
+
+
+def parse_file_uri(uri: str) -> str:
+    """Return the path of a `file:` URI.
+
+    Raises `ConnectionLostError` for a file of another host, and `InvalidArgumentError` for a URI that does not have an
+    absolute path only (RFC 8089).
+    """
+    parts = urlsplit(uri)
+    if parts.netloc not in ("", "localhost", os.uname().nodename):
+        raise ConnectionLostError(f"{uri}: a file of another host")
+    if not parts.path.startswith("/") or parts.query or parts.fragment:
+        raise InvalidArgumentError(f"{uri}: expected file:///PATH, with an absolute path; quote '?' and '#'")
+    return unquote(parts.path, errors="surrogateescape")
+
+
+def to_file_uri(path: str | os.PathLike[str]) -> str:
+    """Return the `file:` URI of a path, also of one that is not UTF-8. Raises as `absolute_path`."""
+    return f"file://{quote(os.path.normpath(absolute_path(path)), errors='surrogateescape')}"
 
 
 class LocalPath(PosixPath):

@@ -17,6 +17,7 @@ from bowstring.errors import ClosedError, InvalidArgumentError, IsDirectoryError
 from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_text_file
+from bowstring.io.store_path import StorePath
 from bowstring.memory.descriptors import preallocate
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all_parts, write_iovecs
 
@@ -406,7 +407,7 @@ def reject_same_file(sources: Iterable[Any], sink: Any) -> None:
     target = _get_file_identity(sink)
     for source in sources if target is not None else ():
         if _get_file_identity(source) == target:
-            name = sink if isinstance(sink, str | os.PathLike) else get_source_name(sink)
+            name = str(sink) if isinstance(sink, str | os.PathLike | StorePath) else get_source_name(sink)
             raise InvalidArgumentError(f"{name}: is both input and output: choose another output")
 
 

@@ -15,11 +15,10 @@ import numpy as np
 from bowstring.errors import (
     ClosedError,
     InvalidArgumentError,
-    IsDirectoryError,
     LimitError,
 )
 from bowstring.io import fsspec_store
-from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_text_file
+from bowstring.io.io_errors import get_source_name, is_directory_error, translate_io_error, unwrap_text_file
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import MAX_ROUND_BYTES, FileObjectRangeReader, RangeSource
 from bowstring.io.store_path import StorePath
@@ -89,7 +88,7 @@ def _open_fsspec_stream(source: Any) -> MemorySource | StreamSource | None:
     local = fsspec_store.get_local_path(*location) if location else None
     if local:
         return open_path(local)
-    name = source if isinstance(source, str) else source.path
+    name = str(source) if isinstance(source, str | StorePath) else source.path
     files = (fsspec_store.open_store_file(*location),) if location else fsspec_store.open_decompressed(source)
     return StreamSource(
         _with_translated_errors(lambda view: _call_read(files[0], view), name, name), name, lambda: _close_all(files)
@@ -158,7 +157,7 @@ def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
         return map_descriptor(descriptor, name)
     if stat.S_ISDIR(mode):
         os.close(descriptor)
-        raise IsDirectoryError(f"{name}: is a directory", filename=name)
+        raise is_directory_error(name)
     return StreamSource(
         _with_translated_errors(lambda view: os.readv(descriptor, [view]), name), name, lambda: os.close(descriptor)
     )

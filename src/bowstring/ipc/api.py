@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch, as_batch
-from bowstring.arrays.table import RecordBatchReader, Table, as_table
+from bowstring.arrays.table import RecordBatchReader, Table, as_table, table
 from bowstring.datatypes.field import MetadataLike
 from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError
 from bowstring.interop.c_data import SupportsArrowStream
+from bowstring.io.fsspec_store import with_storage_options
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink
@@ -30,8 +31,10 @@ from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.closable import call_on_error
 
-BatchesLike: TypeAlias = RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch]
-"""An object with record batches of one schema."""
+BatchesLike: TypeAlias = (
+    RecordBatch | Table | FileReader | StreamReader | SupportsArrowStream | Iterable[RecordBatch] | Mapping[str, Any]
+)
+"""An object with record batches of one schema, or a mapping of columns, as for `bowstring.table`."""
 
 
 def open_file(
@@ -39,13 +42,16 @@ def open_file(
     columns: Sequence[str | int] | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> FileReader:
     """Open an Arrow file («IPC File Format») for random access.
 
     `source` is a path (mapped, or up to 64 KiB copied), bytes or anything with the buffer protocol (used in place), a
     URL or what `fsspec.open` returns (read by ranges), a binary file object or a descriptor (as a path if it is a
     regular file, else read by ranges if it can seek, else read whole: `LimitError` for more than `max_piped_bytes`).
-    `columns` are names or indices of the columns to read, in that order. Reads the footer only. Raises
+    `columns` are names or indices of the columns to read, in that order. `storage_options` are fsspec's options for a
+    URL. Reads the footer only. Raises
     `FormatMismatchError` for a stream or a foreign format, `TruncatedError` for a file that is cut off,
     `MissingFileError` for a path or URL that does not exist, `AccessDeniedError`, `IsDirectoryError` and other errors
     that are also an `OSError`, `NotFoundError` for an unknown column; for URLs `MissingExtraError` if fsspec or the
@@ -60,7 +66,7 @@ def open_file(
     ...     reader.num_rows, reader.read_all().to_pydict()
     (3, {'people': [605273, 10092000, 7]})
     """
-    opened = open_random_access(source)
+    opened = open_random_access(with_storage_options(source, storage_options))
     if isinstance(opened, StreamSource):
         with closing(opened):
             opened = read_piped_file(opened, max_piped_bytes)
@@ -75,13 +81,15 @@ def open_stream(
     *,
     follow: bool = False,
     timeout_s: float | None = None,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> StreamReader:
     """Open an Arrow stream («IPC Streaming Format») and read its schema.
 
     `source` is a path (mapped, or up to 64 KiB copied), bytes or anything with the buffer protocol (used in place), a
     URL or what `fsspec.open` returns, a binary file object such as `sys.stdin.buffer`, a descriptor or a socket (read
-    on demand, never beyond the stream's end marker). `columns` as in `open_file`. Raises `FormatMismatchError` for a
-    file or a foreign format, `TruncatedError` for a stream that is cut off; a socket's timeout becomes `DeadlineError`.
+    on demand, never beyond the stream's end marker). `columns` and `storage_options` as in `open_file`. Raises
+    `FormatMismatchError` for a file or a foreign format, `TruncatedError` for a stream that is cut off; a socket's
+    timeout becomes `DeadlineError`.
 
     With `follow=True` the file at a path may grow, and is copied: at its end, the reader waits for more bytes, also for
     the schema, until the stream's end marker. It raises `DeadlineError` if none arrive for `timeout_s` seconds,
@@ -98,6 +106,7 @@ def open_stream(
     """
     if timeout_s is not None and not follow:
         raise InvalidArgumentError("timeout_s is only for follow=True")
+    source = with_storage_options(source, storage_options)
     return StreamReader(open_growing(source, timeout_s) if follow else open_sequential(source), columns, limits)
 
 
@@ -140,6 +149,8 @@ def serialize_schema(schema: SchemaLike) -> bytes:
 
 def as_schema_and_batches(source: BatchesLike) -> tuple[Schema, Iterable[RecordBatch]]:
     """Return the schema and batches of `source`. Raises `InvalidArgumentError` for objects without batches."""
+    if isinstance(source, Mapping):
+        source = table(source)
     if isinstance(source, RecordBatch):
         return source.schema, [source]
     if isinstance(source, Table):
@@ -182,15 +193,17 @@ def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters 
     compression: Codec | None = None,
     compression_level: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
+    *,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> FileWriter:
     """Create an Arrow file («IPC File Format»); use it in a `with` block.
 
     `sink` is a path (the file appears there when the block ends without an error), a URL or an `fsspec.open` object
     (the same, if the store supports it), a binary file object, a file descriptor or a socket; only paths and URLs are
     closed. `metadata` is the footer's custom metadata. Buffers begin at multiples of `alignment` bytes: 8, 16, 32 or
-    64. `compression` is "lz4" or "zstd", `options` has further settings. Raises `UnsupportedTypeError` for a schema
-    that can't be written, `MissingExtraError` if the codec is not installed. A writer that is garbage-collected
-    unclosed emits a `ResourceWarning`.
+    64. `compression` is "lz4" or "zstd", `options` has further settings, and `storage_options` has fsspec's for a URL.
+    Raises `UnsupportedTypeError` for a schema that can't be written, `MissingExtraError` if the codec is not installed.
+    A writer that is garbage-collected unclosed emits a `ResourceWarning`.
 
     >>> batch = bs.record_batch({"city": ["Oslo", "Rome"], "degrees": [-3.5, 14.0]})
     >>> with bs.new_file("weather.arrow", batch.schema, metadata={"station": "7"}, compression="zstd") as writer:
@@ -200,7 +213,7 @@ def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters 
     ({b'station': b'7'}, ['Oslo', 'Rome'])
     """
     encoder = Encoder(schema, alignment, False, _with_compression(options, compression, compression_level))
-    return FileWriter(open_sink(sink), encoder, metadata)
+    return FileWriter(open_sink(with_storage_options(sink, storage_options)), encoder, metadata)
 
 
 def new_stream(  # noqa: PLR0913 -- as `new_file`, and two settings of streams
@@ -213,6 +226,7 @@ def new_stream(  # noqa: PLR0913 -- as `new_file`, and two settings of streams
     *,
     buffer_bytes: int | None = None,
     atomic: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
 ) -> StreamWriter:
     """Create an Arrow stream («IPC Streaming Format»); use it in a `with` block. Other parameters and errors as in
     `new_file`.
@@ -238,6 +252,7 @@ def new_stream(  # noqa: PLR0913 -- as `new_file`, and two settings of streams
     └────────┘
     """
     encoder = Encoder(schema, alignment, options=_with_compression(options, compression, compression_level))
+    sink = with_storage_options(sink, storage_options)
     return StreamWriter(open_sink(sink, atomic, 0 if buffer_bytes is None and not atomic else buffer_bytes), encoder)
 
 

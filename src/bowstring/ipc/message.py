@@ -33,7 +33,7 @@ _PREFIX = struct.Struct("<ii")
 _CONTINUATION_NUMBER = -1
 """The marker as a signed number."""
 
-_CONVERT_HINT = "bowstring convert reads Parquet, CSV and JSON"
+_CONVERT_HINT = "bowstring convert and bowstring.read_table read Parquet, and CSV and JSON by the extension of the name"
 _DECOMPRESS_HINT = "decompress it; bowstring convert reads compressed CSV and JSON directly"
 _FOREIGN_FORMATS = (
     (b"PAR1", "a Parquet file", _CONVERT_HINT),

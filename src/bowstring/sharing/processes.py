@@ -97,7 +97,7 @@ class ProcessIdentity:
         """Raise `ConnectionLostError` unless it is visible and still runs."""
         if not self.is_local:
             raise ConnectionLostError(
-                f"{purpose}: process {self.pid} is of another machine, another start of it, or another container"
+                f"{purpose}: process {self.pid} ran on another machine or in another container, or before a restart"
             )
         if not self.is_alive():
             raise ConnectionLostError(f"{purpose}: process {self.pid} has ended")

@@ -245,9 +245,10 @@ TableSource: TypeAlias = BatchesLike | str | os.PathLike[str] | Region | SharedT
 def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None = None) -> SharedTableHandle:
     """Share a table with other processes; return a handle.
 
-    A table (of Bowstring or another library), record batches or a reader are copied into shared memory. The path of an
-    Arrow file or stream, a `Region` and a `SharedTableHandle` are shared without a copy, unless `copy` is True; rows of
-    a Parquet, CSV or JSON file are copied. With `copy=False`, what would be copied raises `WouldCopyError`.
+    A table (of Bowstring or another library), columns by name, record batches or a reader are copied into shared
+    memory. The path of an Arrow file or stream, a `Region` and a `SharedTableHandle` are shared without a copy, unless
+    `copy` is True; rows of a Parquet, CSV or JSON file are copied. With `copy=False`, what would be copied raises
+    `WouldCopyError`.
 
     With an `arena`, the copy is written to memory of earlier handles that have no readers. Without, readers and
     generators are written batch by batch, and the batches of a table of 64 MiB or more are copied by several threads,

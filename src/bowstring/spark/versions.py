@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bowstring.errors import UnmetRequirementError
+from bowstring.errors import UnmetRequirementError, format_install_command
 
 try:
     from pyspark import __version__ as _installed_version
@@ -22,7 +22,7 @@ def check_spark_version() -> None:
     """Raise `UnmetRequirementError` if the installed PySpark is too old for all of Bowstring."""
     if SPARK_VERSION < MIN_SPARK_VERSION:
         raise UnmetRequirementError(
-            f"Bowstring needs PySpark 3.5 or later, found {_installed_version}: pip install 'bowstring[spark]'"
+            f"Bowstring needs PySpark 3.5 or later, found {_installed_version}: {format_install_command('spark')}"
         )
 
 

@@ -69,8 +69,8 @@ def test_data_of_another_schema_leaves_the_file_unchanged(path: Path) -> None:
     before = path.read_bytes()
     with pytest.raises(errors.InvalidArgumentError, match="the batch's schema differs"):
         bs.ipc.append_to_file(path, [batch(), _ONE])
-    with pytest.raises(errors.InvalidArgumentError, match="expected a table, record batches or a reader, not dict"):
-        bs.ipc.append_to_file(path, {"by": "test"})  # type: ignore[dict-item]
+    with pytest.raises(errors.InvalidArgumentError, match="expected a table, record batches or a reader, not int"):
+        bs.ipc.append_to_file(path, 7)  # type: ignore[arg-type]
     assert path.read_bytes() == before
     bs.ipc.append_to_file(path, batch())  # it is not locked
 
@@ -358,3 +358,10 @@ def test_appending_to_a_stream_names_the_call_that_makes_a_file_of_it(tmp_path: 
     with pytest.raises(errors.FormatMismatchError, match="an Arrow stream, which can't be appended to: concat_files"):
         bs.ipc.append_to_file(path)
     assert path.read_bytes() == before
+
+
+def test_a_url_cannot_be_appended_to(path: Path) -> None:
+    with pytest.raises(errors.InvalidArgumentError, match=r"^s3://bucket/a\.arrow: only local files can be"):
+        bs.ipc.append_to_file("s3://bucket/a.arrow", batch())
+    with pytest.raises(errors.InvalidArgumentError, match="only local files can be appended to"):
+        bs.ipc.append_to_file(path.as_uri(), batch())

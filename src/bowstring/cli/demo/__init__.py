@@ -25,6 +25,7 @@ from bowstring.cli.demo.page import build_page
 from bowstring.cli.demo.report import show_report
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import open_output, resolve_output
+from bowstring.cli.options import POSITIVE_COUNT
 from bowstring.datasets.dataset import Dataset
 from bowstring.datasets.sources import dataset
 from bowstring.display.printable_text import to_printable
@@ -158,14 +159,14 @@ def _default_master() -> str:
 
 
 @click.command(epilog=examples("bowstring demo", "bowstring demo --quick", "bowstring demo --input flights.parquet"))
-@click.option("--quick", is_flag=True, help="Only compare the methods: less than a minute.")
+@click.option("--quick", is_flag=True, help="Only compare the methods: about a minute.")
 @click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
 @click.option(
     "--master", metavar="URL", help="The Spark master.  [default: a local cluster with one executor; local[*] if quick]"
 )
 @click.option(
     "--rounds",
-    type=click.IntRange(min=1),
+    type=POSITIVE_COUNT,
     help=f"Number of runs of each method; differences are reported from {MIN_ROUNDS} rounds on."
     f"  [default: {_ROUNDS}, {MIN_ROUNDS} if quick]",
 )

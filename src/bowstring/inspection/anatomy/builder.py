@@ -44,6 +44,7 @@ MAX_SECTIONS = 100_000
 _PROGRESS_INTERVAL = 500
 _LEGACY_VALIDITY = "validity of metadata version 4"
 _BUFFER_NAME = re.compile(r"(\w+)\[")
+_MESSAGE_OFFSET = re.compile(r"message(?: \d+)? at byte (\d+)")
 
 
 def build_anatomy(
@@ -282,41 +283,43 @@ def _element_type_code(spec: BufferSpec) -> str:
     return f"{'o' if spec.is_opaque else spec.dtype.kind}{spec.dtype.itemsize}"
 
 
-# Errors in values
+# Errors
 
 
-def add_value_errors(anatomy: Anatomy, source: MemorySource, limits: ReadLimits) -> Anatomy:
-    """Return the anatomy with the errors in values added to `faults`, each at a buffer of its column.
+def list_all_faults(anatomy: Anatomy, source: MemorySource, limits: ReadLimits, full: bool) -> Anatomy:
+    """Return the anatomy with the errors that `Validator` finds, which include its own, each at its offset.
 
-    Batches with a damaged structure are skipped, because `faults` already has their errors.
+    So a page has the same errors as `bowstring validate`.
     """
     batches = {
         section.number: section
         for section in anatomy.sections
         if section.kind is FileSectionKind.RECORD_BATCH and section.is_listed
     }
-    damaged = {number for number, section in batches.items() if _has_structural_fault(section, anatomy.faults)}
-    faults, count = list(anatomy.faults), anatomy.fault_count
-    for fault in Validator(MemorySource(source.memory, source.name), True, limits).faults():
-        if fault.record_batch in damaged or (fault.record_batch is None and not fault.path):
-            continue
-        offset = _fault_offset(fault, anatomy, batches)
-        if offset is None:
-            continue
+    faults, count = list[FaultAtOffset](), 0
+    for fault in Validator(MemorySource(source.memory, source.name), full, limits).faults():
         count += 1
         if len(faults) < MAX_FAULTS:
-            faults.append(FaultAtOffset(offset, _format_message(fault)))
+            message = _format_message(fault).removeprefix(f"{source.name}: ")
+            offset = _find_buffer_offset(fault, anatomy, batches)
+            faults.append(FaultAtOffset(_find_message_offset(message, anatomy) if offset is None else offset, message))
     return replace(anatomy, faults=tuple(faults), fault_count=count)
 
 
-def _has_structural_fault(section: FileSection, faults: tuple[FaultAtOffset, ...]) -> bool:
-    return section.layout_index < 0 or any(section.start <= fault.offset < section.stop for fault in faults)
+def _find_message_offset(message: str, anatomy: Anatomy) -> int:
+    """Return the offset of the same error in the anatomy, or else of the message that the text names, or else 0."""
+    named = _MESSAGE_OFFSET.search(message)
+    schemas = [section.start for section in anatomy.sections if section.kind is FileSectionKind.SCHEMA]
+    candidates = [fault.offset for fault in anatomy.faults if fault.message == message]
+    if named is not None:
+        candidates.append(min(int(named[1]), anatomy.total_bytes))
+    return next(iter([*candidates, *schemas]), 0)
 
 
-def _fault_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileSection]) -> int | None:
+def _find_buffer_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileSection]) -> int | None:
     """Return the offset of the buffer with the error, or of its message if the buffer is unknown."""
     if fault.record_batch is None:
-        name = fault.path[0]
+        name = next(iter(fault.path), None)
         sections = (
             section
             for section in anatomy.sections
@@ -328,6 +331,8 @@ def _fault_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileSection
     section = batches.get(fault.record_batch)
     if section is None or section.span is None or section.offsets is None or section.lengths is None:
         return None
+    if section.layout_index < 0:
+        return section.start
     layout = anatomy.layouts[section.layout_index]
     indices = layout.buffer_indices(section.span.header.variadic_counts())
     buffer_name = _BUFFER_NAME.match(fault.message)
@@ -344,5 +349,8 @@ def _fault_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileSection
 
 
 def _format_message(fault: Fault) -> str:
-    path = [] if fault.record_batch is None else [f"record batch {fault.record_batch}, column {fault.column_name!r}"]
-    return f"{' → '.join([*path, *fault.path])}: {fault.message}"
+    parts = [] if fault.record_batch is None else [f"record batch {fault.record_batch}"]
+    if fault.column_name is not None:
+        parts.append(f"column {fault.column_name!r}")
+    path = [", ".join(parts), *fault.path] if parts else fault.path
+    return f"{' → '.join(path)}: {fault.message}" if path else fault.message

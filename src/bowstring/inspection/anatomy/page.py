@@ -17,8 +17,8 @@ from bowstring.display.printable_text import bytes_to_printable, format_percent,
 from bowstring.errors import format_count, require_package
 from bowstring.inspection.anatomy.builder import (
     MAX_SECTIONS,
-    add_value_errors,
     build_anatomy_from_source,
+    list_all_faults,
     open_seekable,
 )
 from bowstring.inspection.anatomy.encoder import PageLimits, encode_anatomy
@@ -77,8 +77,8 @@ def build_page_and_count_faults(  # noqa: PLR0913 - the parameters of `build_ana
     `source`, `limits`, `max_piped_bytes` and the errors are as in `build_anatomy`; `name` is the page's name for the
     source. The page contains the offset of every message, buffer and padding byte, and a limited part of the data (see
     `PageLimits`): its size depends on the number of buffers, not on the size of the file. `report_progress` gets the
-    numbers of done and of all messages. With `full` every value is validated, unless the source is a URL, whose bodies
-    are not fetched.
+    numbers of done and of all messages. The errors are those of `Validator`, with `full` also in values; of a URL,
+    whose bodies are not fetched, only errors in the structure.
 
     Raises `MissingExtraError` if jinja2 is not installed.
     """
@@ -87,8 +87,8 @@ def build_page_and_count_faults(  # noqa: PLR0913 - the parameters of `build_ana
     try:
         anatomy = build_anatomy_from_source(opened, is_file, limits, MAX_SECTIONS, report_progress)
         is_validated = full and isinstance(opened, MemorySource)
-        if full and isinstance(opened, MemorySource):
-            anatomy = add_value_errors(anatomy, opened, limits)
+        if isinstance(opened, MemorySource):
+            anatomy = list_all_faults(anatomy, opened, limits, full)
         title = to_printable(anatomy.source if name is None else name, _NAME_CHARACTERS)
         data = encode_anatomy(anatomy, opened, title, page_limits)
     finally:

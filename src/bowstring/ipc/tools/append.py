@@ -20,6 +20,7 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.errors import FormatMismatchError, InvalidArgumentError, InvalidDataError, ResourceError
+from bowstring.io.fsspec_store import is_url
 from bowstring.io.io_errors import translate_io_error
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import PathSink
@@ -87,6 +88,8 @@ def append_to_file(  # noqa: PLR0913 -- as `new_file`
     [1, 2, 1, 2, 3, 4]
     """
     batches = None if data is None else as_schema_and_batches(data)[1]
+    if is_url(path) and not str(path).startswith("unix:"):  # of a server: opening it raises a better error
+        raise InvalidArgumentError(f"{path}: only local files can be appended to: write a new file, next to this one")
     if not isinstance(path, str | os.PathLike):
         raise InvalidArgumentError(f"expected a path to append to, found {type(path).__name__}")
     name, added_pairs = os.fspath(path), as_metadata(metadata)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -25,7 +25,7 @@ from bowstring.errors import (
     check_count,
     check_seconds,
 )
-from bowstring.io.fsspec_store import is_store_scheme
+from bowstring.io.fsspec_store import is_path, is_store_scheme, with_storage_options
 from bowstring.io.local_path import absolute_path
 from bowstring.memory.closable import call_on_error
 from bowstring.sharing.client.connection import ConnectionOptions
@@ -92,6 +92,8 @@ class ConnectOptions:
     """Whether connections to other hosts have to be encrypted."""
     allow_file_locations: bool
     """Whether the locations that a server lists may be files and URLs. Those that the caller passed may always be."""
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    """The options of a data set for its locations in stores; they may be secret."""
 
 
 def connect(  # noqa: PLR0913 -- all but two are options
@@ -179,6 +181,7 @@ def _connect_to_dataset(dataset: Any, options: ConnectOptions) -> DatasetReader:
             f"the data set itself, or call its read_all"
         )
     parts, columns = dataset.parts, getattr(dataset, "column_indices", None)
+    options = replace(options, storage_options=getattr(dataset, "storage_options", None))
     checked: dict[StreamURI, BowstringError | None] = {}
     requests = [
         _create_part_requests(index, part, options, checked)
@@ -251,7 +254,9 @@ def _create_request(uri: str | os.PathLike[str], options: ConnectOptions) -> Par
     if isinstance(uri, os.PathLike):
         return FileRequest(absolute_path(uri))
     if _is_url_of_file(uri):
-        return FileRequest.for_uri(uri)
+        request = FileRequest.for_uri(uri)
+        is_local = is_path(request.url)
+        return request if is_local else FileRequest(with_storage_options(request.url, options.storage_options))
     parsed, name = parse_dataset_uri(uri, options.ticket)
     return PartRequest.for_dataset(parsed, name, copy=options.connection.copy)
 

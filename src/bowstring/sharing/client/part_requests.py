@@ -4,19 +4,17 @@ requested together, in one stream.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from urllib.parse import quote, unquote, urlsplit
 
 from bowstring.dissociated.uri import StreamURI
-from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError
-from bowstring.io.local_path import absolute_path
+from bowstring.errors import BowstringError
+from bowstring.io.local_path import is_file_uri, parse_file_uri
+from bowstring.io.store_path import StorePath
 from bowstring.sharing.uris import (
     Ticket,
     display_uri,
     parse_max_tickets,
-    parse_scheme,
     requests_packed_bodies,
     without_ticket,
 )
@@ -29,34 +27,18 @@ _REQUEST_BYTES = 1 << 15
 class FileRequest:
     """A part that is a file of any format."""
 
-    url: str
-    """A path, or a URL of a store."""
+    url: str | StorePath
+    """A path, or a URL of a store; with options of the store, the path in it."""
     length_bytes: int | None = None
     """The size that a local file has, if known."""
 
     @classmethod
     def for_uri(cls, uri: str) -> FileRequest:
-        """Return a request for the file of a `file:` URI, or for an object of a store.
-
-        Raises `ConnectionLostError` for a file of another host, and `InvalidArgumentError` for a `file:` URI that does
-        not have an absolute path only (RFC 8089).
-        """
-        if parse_scheme(uri) != "file":
-            return cls(uri)
-        parts = urlsplit(uri)
-        if parts.netloc not in ("", "localhost", os.uname().nodename):
-            raise ConnectionLostError(f"{uri}: a file of another host")
-        if not parts.path.startswith("/") or parts.query or parts.fragment:
-            raise InvalidArgumentError(f"{uri}: expected file:///PATH, with an absolute path; quote '?' and '#'")
-        return cls(unquote(parts.path, errors="surrogateescape"))
-
-    @staticmethod
-    def to_uri(path: str | os.PathLike[str]) -> str:
-        """Return the `file:` URI of a path. Raises as `absolute_path`."""
-        return f"file://{quote(os.path.normpath(absolute_path(path)), errors='surrogateescape')}"
+        """Return a request for the file of a `file:` URI, or for an object of a store. Raises as `parse_file_uri`."""
+        return cls(parse_file_uri(uri) if is_file_uri(uri) else uri)
 
     def __str__(self) -> str:
-        return self.url
+        return str(self.url)
 
 
 @dataclass(frozen=True, slots=True)

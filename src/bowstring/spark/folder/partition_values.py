@@ -48,7 +48,7 @@ def parse_partition_folder(name: str) -> PartitionValue | None:
     if not sign:
         return None
     if not column or not value:
-        raise InvalidDataError(f"partition folder {name!r}: expected column=value, found an empty one of them")
+        raise InvalidDataError(f"partition folder {name!r}: expected column=value, found an empty column or value")
     return unescape(column), value
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from bowstring.datasets.manifest import (
     STAGING_FOLDER,
@@ -22,19 +24,26 @@ VACUUM_AGE_S = 24 * 3600.0
 """The default age of files that are removed."""
 
 
-def vacuum(path: str | Path, *, older_than_s: float = VACUUM_AGE_S, dry_run: bool = False) -> list[FolderPath]:
+def vacuum(
+    path: str | Path,
+    *,
+    older_than_s: float = VACUUM_AGE_S,
+    dry_run: bool = False,
+    storage_options: Mapping[str, Any] | None = None,
+) -> list[FolderPath]:
     """Remove files that no manifest of a folder lists, and return their paths; with `dry_run`, only return them.
 
-    Kept are the files of running jobs, those that a manifest of the last hour lists, for readers that have begun, those
-    changed in the last `older_than_s` seconds (a day), and those that Bowstring has not written. Removed are the files
-    of jobs whose driver has died, too. It needs no Spark, and may run beside readers and writers.
+    `storage_options` are fsspec's options for a URL. Kept are the files of running jobs, those that a manifest of the
+    last hour lists, for readers that have begun, those changed in the last `older_than_s` seconds (a day), and those
+    that Bowstring has not written. Removed are the files of jobs whose driver has died, too. It needs no Spark, and may
+    run beside readers and writers.
 
     Raises `MissingFileError` if there is no such folder, `InvalidArgumentError` for a negative age, and errors that are
     also an `OSError` if a file can't be removed.
     """
     if not older_than_s >= 0:
         raise InvalidArgumentError(f"older_than_s: expected a number of seconds, found {older_than_s!r}")
-    folder = parse_path(str(path))
+    folder = parse_path(str(path), storage_options)
     if not folder.is_dir():
         raise MissingFileError(f"{folder}: there is no such folder", filename=str(folder))
     try:
