@@ -39,7 +39,7 @@ METHODS_WITHOUT_EXAMPLE = {
     *("from_array_data", "from_lazy_chunks", "from_lazy_columns"),
     *("buffer_values", "compact", "compact_validity", "is_null_at", "require_dictionary", "slice_buffer"),
     *("take_validity", "validity_mask", "with_layout"),
-    *("close", "iterate", "to_host"),
+    *("close", "iterate", "seek", "to_host"),
 }
 """Methods for other modules of Bowstring, `close`, and one that needs a GPU."""
 METHODS = (FunctionType, classmethod, staticmethod, property, functools.cached_property)

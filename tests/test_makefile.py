@@ -19,6 +19,10 @@ echo "the end of $*"
 case "$*" in *"$FAILS"*) exit 1; esac
 """
 DEMO = ["-m pip install -q --disable-pip-version-check -e .[cli,spark]"]
+TRAINING = (
+    "-m pytest -n 2 --thorough "
+    "tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md"
+)
 DEV = ["-m pip install -q --disable-pip-version-check -e .[dev]"]
 
 
@@ -49,8 +53,9 @@ def test_ci_runs_all_checks_and_prints_the_closing_line_of_the_tests_last(tmp_pa
     process = run(tmp_path, [tmp_path / ".ci" / "run"], failing)
     assert process.returncode == (0 if failing == "nothing" else 2)
     assert process.stdout.splitlines()[-1] == "the end of -m pytest -n 2"
-    assert recorded_commands(tmp_path)[-4:] == [
-        "-m pytest -n 2 --thorough -m thorough",
+    assert [line for line in recorded_commands(tmp_path) if "-m pip" not in line][-5:] == [
+        TRAINING,
+        "-m pytest -n 2 --thorough -m thorough --ignore tests/datasets",
         "-m tests.sharing.soak --time 240",
         "-m fuzz --time 240 --seed 1",
         "-m pytest -n 2",
@@ -87,6 +92,15 @@ def test_make_uses_another_environment_if_it_is_named(tmp_path: Path) -> None:
         assert [line for line in recorded_commands(tmp_path) if "pip install" in line] == expected
     assert (tmp_path / ".venv" / ".ready").exists()
     assert not (tmp_path / "build").exists()
+
+
+def test_training_loops_are_tested_in_an_environment_of_their_own(tmp_path: Path) -> None:
+    copy_makefile(tmp_path)
+    run(tmp_path, ["make", "-s", "test-training"])
+    lines = recorded_commands(tmp_path)
+    assert lines[-1].strip() == TRAINING
+    assert [line for line in lines if "-m pip" in line] == [DEMO[0].replace("cli,spark", "test,training")]
+    assert not (tmp_path / ".venv").exists()
 
 
 def copy_makefile(folder: Path) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import subprocess
 import sys
 import warnings
@@ -142,7 +144,9 @@ def read_until_killed(
     ranks = []
     try:
         for rank in range(world_size):
-            process = subprocess.Popen([sys.executable, "-c", _RANK], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            process = subprocess.Popen(
+                [sys.executable, "-c", _RANK], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+            )
             ranks.append(process)
             assert process.stdin is not None
             process.stdin.write(json.dumps([dataset.to_json(), state, rank, world_size, num_workers]).encode())
@@ -159,7 +163,8 @@ def read_until_killed(
                 assert last is None
     finally:
         for process in ranks:
-            process.kill()
+            # With its workers: one that has just been forked does not notice that its parent is gone.
+            os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             assert process.stdout is not None
             process.stdout.close()

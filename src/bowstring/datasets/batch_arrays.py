@@ -64,7 +64,13 @@ Padding: TypeAlias = "float | tuple[float, int]"
 
 
 class ArrayOptions(TypedDict, total=False):
-    """The options of batches of arrays and tensors, all by the names of columns."""
+    """The options of batches of arrays and tensors, all by the names of columns.
+
+    >>> options = bs.datasets.ArrayOptions(columns=["x"], dtypes="float32")
+    >>> reader = bs.datasets.EpochReader(bs.table({"x": [1, 2], "y": ["a", "b"]}), batch_rows=2)
+    >>> [batch["x"].tolist() for batch in reader.to_numpy(**options)]
+    [[1.0, 2.0]]
+    """
 
     columns: Sequence[str]
     """The columns and `features` in a batch; only what they need is read. By default all columns that are not part of

@@ -125,7 +125,14 @@ class EpochReader:
         return self._position[1]
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch, or the rest of it if its position has been loaded."""
+        """Let the next iteration be this epoch, or the rest of it if its position has been loaded.
+
+        >>> reader = bs.datasets.EpochReader(bs.table({"x": range(10)}), batch_rows=4)
+        >>> reader.set_epoch(3)
+        >>> _ = list(reader)
+        >>> reader.epoch
+        4
+        """
         if to_integer("epoch", epoch) != self._start[0]:
             self.seek(epoch, 0)
 
@@ -134,7 +141,12 @@ class EpochReader:
         self._start = self._position = (epoch, next_batch)
 
     def select(self, columns: Sequence[str]) -> Self:
-        """Return a reader at the same position that reads only some of the columns. Raises `NotFoundError`."""
+        """Return a reader at the same position that reads only some of the columns. Raises `NotFoundError`.
+
+        >>> reader = bs.datasets.EpochReader(bs.table({"x": range(3), "y": range(3)}), batch_rows=2)
+        >>> [batch.to_pydict() for batch in reader.select(["y"])]
+        [{'y': [0, 1]}, {'y': [2]}]
+        """
         reader = copy.copy(self)
         reader._tables = self._tables.select_columns(columns)
         return reader
@@ -362,6 +374,12 @@ class ArrayBatches:
     Raises `InvalidArgumentError` and `TypeMismatchError` for options that do not fit the columns, and `NotFoundError`
     for columns that do not exist. An iteration raises as that of the reader, and `InvalidDataError` for a value that
     does not fit, with its part, column and row.
+
+    >>> batches = bs.datasets.EpochReader(bs.table({"x": [1, 2, 3]}), batch_rows=2).to_numpy()
+    >>> [batch["x"].tolist() for batch in batches]
+    [[1, 2], [3]]
+    >>> batches.signature
+    {'x': ((None,), dtype('int64'))}
     """
 
     def __init__(self, reader: EpochReader, options: ArrayOptions) -> None:
