@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import prod
 from numbers import Number
-from typing import Any, Literal, Protocol, TypeAlias, TypedDict
+from typing import Any, Literal, TypeAlias, TypedDict
 
 import numpy as np
 
@@ -35,12 +35,11 @@ from bowstring.datasets.column_arrays import (
     is_number_by_option,
     split_list_type,
 )
-from bowstring.datasets.fixed_width_rows import FixedWidthRows
 from bowstring.datasets.order import RowIndices
+from bowstring.datasets.part_tables import PartTables, RowSelection
 from bowstring.datatypes import types as t
 from bowstring.datatypes.canonical.tensors import FixedShapeTensorType
 from bowstring.datatypes.field import Field
-from bowstring.datatypes.schema import Schema
 from bowstring.errors import (
     BowstringError,
     InvalidArgumentError,
@@ -50,7 +49,6 @@ from bowstring.errors import (
     check_count,
     suggest,
 )
-from bowstring.kernels.list_lengths import ListLengthBounds
 from bowstring.kernels.ml_vectors import is_vector
 from bowstring.layouts.base import Values
 
@@ -115,41 +113,15 @@ class _Feature:
     dtype: np.dtype[Any]
 
 
-class RowSelection(Protocol):
-    """Rows of a data set, by their indices in it."""
-
-    def take(self, rows: RowIndices, columns: Sequence[str]) -> RecordBatch:
-        """Copy some columns of rows."""
-
-    def locate(self, rows: RowIndices) -> RowIndices:
-        """Return the indices of rows for `FixedWidthRows.take`."""
-
-    def find_fixed_width_rows(self, column: NumberColumn) -> FixedWidthRows | None:
-        """Return all rows of a column if they have a `view`."""
-
-
-class ArraySource(Protocol):
-    """What the choice of arrays depends on in all rows of a data set."""
-
-    def find_list_bounds(self, name: str) -> ListLengthBounds | None:
-        """Return the lengths of a column's lists or vectors, None if they are not known."""
-
-    def has_dense_vectors(self, name: str) -> bool:
-        """Whether all vectors of a column are known to be dense."""
-
-    def find_distinct_values(self, name: str) -> Array:
-        """Return the distinct values of a column, sorted, without null."""
-
-
 class BatchArrays:
-    """Converts record batches of a data set with this schema to arrays by name; can be pickled.
+    """Converts the record batches of a data set to arrays by name; can be pickled.
 
     Raises `InvalidArgumentError` and `TypeMismatchError` for options that do not fit the columns, `NotFoundError` for
     unknown columns, and as reading the data set, if that is necessary.
     """
 
-    def __init__(self, schema: Schema, options: ArrayOptions, source: ArraySource) -> None:
-        planner = _Planner(schema, options, source)
+    def __init__(self, tables: PartTables, options: ArrayOptions) -> None:
+        planner = _Planner(tables, options)
         self.transform = options.get("transform")
         if self.transform is not None and not callable(self.transform):
             raise InvalidArgumentError(f"transform: expected a function, found {self.transform!r:.60}")
@@ -294,10 +266,11 @@ class BatchArrays:
 class _Planner:
     """Chooses what each column becomes."""
 
-    def __init__(self, schema: Schema, options: ArrayOptions, source: ArraySource) -> None:
+    def __init__(self, tables: PartTables, options: ArrayOptions) -> None:
         for option in options:
             _check_name("options", option, list(ArrayOptions.__annotations__))
-        self._schema, self._options, self._source = schema, options, source
+        self._tables, self._options, schema = tables, options, tables.schema
+        self._schema = schema
         self._names = get_distinct_names(schema)
         members = self._read_features()
         self.outputs = self._choose_outputs(members)
@@ -453,7 +426,7 @@ class _Planner:
         sizes = [level.list_size if isinstance(level, t.FixedSizeList) else None for level in levels]
         if None not in sizes or field.name in self._mapping("pad"):
             return tuple(sizes)
-        bounds = self._source.find_list_bounds(field.name)
+        bounds = self._tables.find_list_bounds(field.name)
         if bounds is None:
             return tuple(sizes)
         # Without lists, the longest is shorter than the shortest.
@@ -462,14 +435,14 @@ class _Planner:
 
     def _plan_vectors(self, field: Field, dtype: np.dtype[Any]) -> Column:
         shape = self._mapping("shapes").get(field.name)
-        bounds = self._source.find_list_bounds(field.name)
+        bounds = self._tables.find_list_bounds(field.name)
         size = bounds[0][0] if bounds is not None and bounds[0][0] == bounds[0][1] else None
         if shape is not None:
             shape = _check_shape(field.name, shape)
             if len(shape) != 1:
                 raise InvalidArgumentError(f"shapes: column {field.name!r}: vectors have 1 dimension, not {len(shape)}")
             size = shape[0]
-        is_dense = shape is not None or (size is not None and self._source.has_dense_vectors(field.name))
+        is_dense = shape is not None or (size is not None and self._tables.has_dense_vectors(field.name))
         fill = self._get_fill(field, dtype)
         return VectorColumn(name=field.name, dtype=dtype, fill=fill, size=size, is_dense=is_dense)
 
@@ -480,7 +453,7 @@ class _Planner:
             value_type = value_type.value_type
         if isinstance(values, str) and values == "auto":
             try:
-                return self._source.find_distinct_values(field.name)
+                return self._tables.find_distinct_values(field.name)
             except TypeMismatchError as error:
                 raise TypeMismatchError(f"categories: column {field.name!r}: {error}") from None
         if isinstance(values, str) or not isinstance(values, Iterable):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, Unpack, get
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datasets.batch_arrays import ArrayOptions, ArraySource, BatchArrays
+from bowstring.datasets.batch_arrays import ArrayOptions, BatchArrays
 from bowstring.datasets.column_arrays import RowError, SparseRows
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
@@ -167,8 +167,8 @@ class EpochReader:
         return ArrayBatches(self, options)
 
     @property
-    def arrays_source(self) -> ArraySource:
-        """What the conversion to arrays depends on in all rows."""
+    def tables(self) -> PartTables:
+        """The parts that are read, as tables."""
         return self._tables
 
     def for_worker(self, worker: int, num_workers: int) -> Self:
@@ -383,7 +383,7 @@ class ArrayBatches:
     """
 
     def __init__(self, reader: EpochReader, options: ArrayOptions) -> None:
-        self._arrays = BatchArrays(reader.schema, options, reader.arrays_source)
+        self._arrays = BatchArrays(reader.tables, options)
         self._reader = reader.select(self._arrays.column_names)
 
     @property

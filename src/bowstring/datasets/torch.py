@@ -15,12 +15,11 @@ import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
-from bowstring.datasets.batch_arrays import ArrayOptions, Arrays, ArraySource, BatchArrays
+from bowstring.datasets.batch_arrays import ArrayOptions, Arrays, BatchArrays
 from bowstring.datasets.column_arrays import ColumnValues, RaggedArray, RowError, SparseRows
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.part_tables import PartTables, RowSelection, Source
 from bowstring.datasets.reader import EpochReader
-from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package, suggest
 from bowstring.layouts.indexing import normalize_index, to_integer
 from bowstring.transports.tls import TlsOptions
@@ -74,7 +73,7 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
             raise InvalidArgumentError(
                 f"EpochDataset: expected an EpochReader, such as EpochReader(table, batch_rows=256), found {class_name}"
             )
-        self._tensors = TensorConverter(reader.schema, options, reader.arrays_source)
+        self._tensors = TensorConverter(reader.tables, options)
         self._reader = reader.select(self._tensors.column_names)
         self._progress = _Progress(reader.epoch, reader.next_batch)
         self._state: Mapping[str, Any] | None = None
@@ -227,7 +226,7 @@ class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore
 
     def __init__(self, source: Source, *, tls: TlsOptions | None = None, **options: Unpack[ArrayOptions]) -> None:
         tables = PartTables(source, None, prefetch_bytes=0, tls=tls)
-        self._tensors = TensorConverter(tables.schema, options, tables)
+        self._tensors = TensorConverter(tables, options)
         self._tables = tables.select_columns(self._tensors.column_names)
         self._num_rows = sum(self._tables.part_rows)
 
@@ -364,7 +363,7 @@ def to_tensors(batch: RecordBatch, **options: Unpack[ArrayOptions]) -> TensorBat
     fit; `InvalidArgumentError`, `TypeMismatchError` and `NotFoundError` for options that do not fit the columns.
     """
     tables = PartTables(Table(batch.schema, [batch]), None, prefetch_bytes=0)
-    tensors = TensorConverter(batch.schema, options, tables)
+    tensors = TensorConverter(tables, options)
     try:
         arrays = tensors.convert(batch.select(list(tensors.column_names)))
     except RowError as error:
@@ -375,13 +374,13 @@ def to_tensors(batch: RecordBatch, **options: Unpack[ArrayOptions]) -> TensorBat
 class TensorConverter:
     """Converts record batches to tensors; can be pickled. Raises as `BatchArrays`."""
 
-    def __init__(self, schema: Schema, options: ArrayOptions, source: ArraySource) -> None:
+    def __init__(self, tables: PartTables, options: ArrayOptions) -> None:
         dtypes = options.get("dtypes")
         if dtypes is not None:
             is_mapping = isinstance(dtypes, Mapping)
             numpy_dtypes = {name: _to_numpy_dtype(each) for name, each in dtypes.items()} if is_mapping else None
             options = {**options, "dtypes": numpy_dtypes if is_mapping else _to_numpy_dtype(dtypes)}
-        self._arrays = BatchArrays(schema, options, source)
+        self._arrays = BatchArrays(tables, options)
         self._bfloat16_names = frozenset(
             name
             for name in self._arrays.number_names
