@@ -7,6 +7,7 @@ The field names inside a map are ignored: the format only recommends names, and 
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Iterator
 from itertools import zip_longest
 from typing import Any
@@ -62,7 +63,8 @@ def _describe_batch(batch: RecordBatch | None) -> str:
 def _with_canonical_map_names(type_or_field: Any) -> Any:
     """Replace the field names inside maps of a type, field or tuple of these by the recommended names."""
     if isinstance(type_or_field, tuple):
-        return tuple(map(_with_canonical_map_names, type_or_field))
+        changed_items = tuple(map(_with_canonical_map_names, type_or_field))
+        return changed_items if any(map(operator.is_not, changed_items, type_or_field)) else type_or_field
     if not isinstance(type_or_field, (DataType, Field)):
         return type_or_field
     # Types and fields are dataclasses, so their attributes are all of their children.
@@ -73,7 +75,9 @@ def _with_canonical_map_names(type_or_field: Any) -> Any:
         key, item = entries.type.fields
         pair = Struct((key.with_name("key"), item.with_name("value")))
         changed["entries_field"] = entries.with_name("entries").with_type(pair)
-    return type_or_field if attributes == changed else dataclasses.replace(type_or_field, **changed)
+    # By identity: types are equal whatever the names in them.
+    is_changed = any(changed[name] is not value for name, value in attributes.items())
+    return dataclasses.replace(type_or_field, **changed) if is_changed else type_or_field
 
 
 def _with_layout(array: ArrayData, layout: Layout) -> ArrayData:

@@ -476,7 +476,7 @@ def test_ml_vectors_with_values_beyond_float32_or_other_sizes_are_not_cast_safel
     assert vectors.cast(bs.list_("float32"), safe=False).to_pylist() == [[0.0, float("inf"), 0.0]]
     with pytest.raises(TypeMismatchError, match="expected 4 elements"):
         vectors.cast(bs.list_("float64", 4))
-    with pytest.raises(TypeMismatchError, match="the index 3 is not within its vector"):
+    with pytest.raises(TypeMismatchError, match="vector 0: the index 3 is not below 3"):
         bs.array([(0, 3, [3], [1.0])], VECTOR_TYPE).cast(bs.list_("float64"))
     with pytest.raises(TypeMismatchError, match="can't cast struct"):
         bs.array([{"x": 1}]).cast(bs.list_("float64"))

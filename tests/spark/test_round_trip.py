@@ -115,14 +115,18 @@ def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession,
         assert [(address - start) % 64 for address in addresses] == [0] * len(addresses)
 
 
-def test_the_footers_of_the_files_have_statistics_of_columns_with_an_order(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_footers_have_statistics_of_values_with_an_order_and_of_lists(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     frame = spark.range(0, 450, 1, 1).selectExpr("id", "array(id) list", "nullif(id, 449) n", "string(id) s")
     write(frame, tmp_path)
     (file,) = data_files(tmp_path)
     with bs.open_file(file) as reader:
         reader.check_statistics()
         assert reader.statistics is not None
-        assert list(reader.statistics.columns) == [0, 2, 3]
+        assert list(reader.statistics.columns) == [0, 1, 2, 3]
+        assert reader.statistics.columns[1].minima is None
+        assert reader.statistics.list_lengths == ((1, ((1, 1),)),)
         assert reader.find_batches("id", 200, 299) == [2]
         assert reader.find_batches("n", 449) == []
         assert reader.find_batches("s", "99") == [0]

@@ -289,7 +289,7 @@ def test_a_malformed_vector_is_an_error_with_its_column() -> None:
     schema = bs.schema({"v": bs.list_("float64")})
     with pytest.raises(bs.errors.TypeMismatchError, match="column v: can't cast struct"):
         list(VectorConversion(list_columns=(0,)).convert(iter([batch]), schema))
-    with pytest.raises(InvalidDataError, match="column v: the index 5 is not within its vector"):
+    with pytest.raises(InvalidDataError, match="column v: vector 0: the index 5 is not below 2"):
         list(VectorConversion(sparse_columns=(0,)).convert(iter([batch]), schema))
 
 

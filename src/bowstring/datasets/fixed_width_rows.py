@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 import numpy as np
 
@@ -19,13 +20,13 @@ class FixedWidthRows:
     """
 
     def __init__(self, arrays: Sequence[Values]) -> None:
-        self._arrays = tuple(arrays)  # kept alive: the view of all of them does not
         self._first = arrays[0]
-        self._starts = np.array(chunk_starts(map(len, arrays)), np.int64)
-        self.row_bytes = self._first[:1].nbytes if len(self._first) else 0
+        self._arrays = [array for array in arrays if len(array)]  # kept alive: the view of all of them does not
+        self._starts = np.array(chunk_starts(map(len, self._arrays)), np.int64)
+        self.row_bytes = self._first.itemsize * prod(self._first.shape[1:])
         self._windows: Values | None = None
-        if len(arrays) > 1 and self.row_bytes:
-            bases, memory = view_enclosing_range([Buffer.of(array) for array in arrays])
+        if len(self._arrays) > 1 and self.row_bytes:
+            bases, memory = view_enclosing_range([Buffer.of(array) for array in self._arrays])
             # An element of the size of a row at every byte; only those of rows are read.
             count = memory.size - self.row_bytes + 1
             self._windows = np.ndarray(count, np.dtype((np.void, self.row_bytes)), memory, strides=(1,))
@@ -33,8 +34,10 @@ class FixedWidthRows:
 
     def take(self, rows: Indices) -> Values:
         """Copy rows by their index in all arrays, shape (rows, …)."""
+        if not self.row_bytes:
+            return np.empty((len(rows), *self._first.shape[1:]), self._first.dtype)
         if self._windows is None:
-            return self._first.take(rows, axis=0)
+            return (self._arrays[0] if self._arrays else self._first).take(rows, axis=0)
         arrays = np.searchsorted(self._starts, rows, "right") - 1
         values: Values = self._windows[rows * self.row_bytes + self._shifts[arrays]]
         return values.view(self._first.dtype).reshape(len(rows), *self._first.shape[1:])

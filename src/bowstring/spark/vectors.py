@@ -80,14 +80,14 @@ class VectorConversion:
             for half in (batch.slice(0, middle), batch.slice(middle)):
                 yield from self._convert_batch(half, schema)
             return
-        columns = list(batch.columns)
+        # Not by all columns: pyarrow has no class for some types, such as intervals of months.
         for index in (*self.list_columns, *self.sparse_columns):
             field, array = schema.fields[index], arrays.column(index)
             with prefix_errors(f"column {field.name}"):
                 is_list = index in self.list_columns
                 array = array.cast(field.type, safe=False) if is_list else Array.from_array_data(to_sparse(array))
-            columns[index] = pa.array(array)
-        yield pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+            batch = batch.set_column(index, batch.schema.names[index], pa.array(array))
+        yield batch
 
 
 def _replace_vectors(form: VectorForm, data_type: spark.DataType) -> spark.DataType:
