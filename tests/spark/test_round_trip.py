@@ -115,9 +115,7 @@ def test_the_files_are_plain_arrow_files_that_can_be_mapped(spark: SparkSession,
         assert [(address - start) % 64 for address in addresses] == [0] * len(addresses)
 
 
-def test_the_footers_have_statistics_of_values_with_an_order_and_of_lists(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_the_footers_have_statistics_of_values_with_an_order_and_of_lists(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(0, 450, 1, 1).selectExpr("id", "array(id) list", "nullif(id, 449) n", "string(id) s")
     write(frame, tmp_path)
     (file,) = data_files(tmp_path)

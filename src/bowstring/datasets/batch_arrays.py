@@ -203,7 +203,7 @@ class BatchArrays:
         others = [name for name in self._columns if name not in fixed]
         if others or not fixed:
             values, valid = self._convert_columns(selection.take(rows, others), others)
-        row_bytes = sum(fixed_rows.row_bytes for _, fixed_rows in fixed.values()) + 1
+        row_bytes = max((fixed_rows.row_bytes for _, fixed_rows in fixed.values()), default=0) + 1
         batches_per_block = max(_BLOCK_BYTES // (row_bytes * max(len(batches[0]), 1)), 1)
         stops = list(accumulate(map(len, batches), initial=0))
         for edges in (

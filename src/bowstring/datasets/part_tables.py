@@ -348,7 +348,8 @@ class PartTables:
 
     def stop_reading_ahead(self) -> None:
         """Drop the parts that are not mapped, and those not yet read."""
-        self._selection = None
+        if self._selection is not None and not all(self._parts[part].is_mapped for part in self._selection.parts):
+            self._selection = None
         self._read_ahead([], np.empty(0, np.int64))
 
 
