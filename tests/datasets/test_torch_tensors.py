@@ -180,7 +180,7 @@ def test_the_loader_takes_the_options_of_all(handle: Any, rows: Any) -> None:
     batches = loader(handle, 4, seed=3, num_workers=1, **OPTIONS)
     check(list(batches), rows)
     check(list(batches), rows, 1)
-    assert batches.dataset.categories == {"city": ["a", "b"]}  # type: ignore[attr-defined]
+    assert batches.dataset.categories == {"city": ["a", "b"]}  # type: ignore[attr-defined, unused-ignore]
     with pytest.raises(InvalidArgumentError, match="loader: there is no option 'sed'; did you mean 'seed'"):
         loader(handle, 4, sed=3)
     with pytest.raises(InvalidArgumentError, match="loader: there is no option 'shuffle'"):
