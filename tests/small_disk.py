@@ -14,7 +14,8 @@ _MOUNTED = 'mount -t tmpfs -o size=4m none "$0" && exec "$@"'
 # As `readOnlyRootFilesystem` of Kubernetes. `$0` is the name of the shell.
 _READ_ONLY = """
 for folder in $(cut -d" " -f5 /proc/self/mountinfo); do
-    case "$folder" in /dev* | /proc* | /sys*) ;; *) mount -o remount,ro,bind "$folder" ;; esac
+    # A mount that another one hides cannot be remounted; the folders that matter are checked below.
+    case "$folder" in /dev* | /proc* | /sys*) ;; *) mount -o remount,ro,bind "$folder" 2>/dev/null ;; esac
 done
 for folder in / /tmp /var/tmp; do ! test -w "$folder" || exit 1; done
 cd / && exec "$@"
