@@ -344,7 +344,7 @@ def test_a_duration_of_seconds_or_milliseconds_has_the_range_of_pythons(unit: An
             assert bs.array(values, bs.duration(unit)).to_pylist() == values
 
 
-@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # NumPy 2.5 and later
+@pytest.mark.filterwarnings("ignore:The 'generic' unit:DeprecationWarning")  # newer versions of NumPy deprecate it
 @pytest.mark.parametrize("numpy_unit", ["Y", "M", "generic"])
 def test_durations_without_a_fixed_length_are_rejected(numpy_unit: str) -> None:
     values = np.array([3], f"m8[{numpy_unit}]")
