@@ -216,7 +216,7 @@ def test_splits_between_any_steps_are_disjoint_and_complete(
         return
     whole = apply(files, [*before, *after]).read_all().to_pylist()
     splits = apply(files, before).split({"a": 0.6, "b": 0.3, "c": 0.1}, seed)
-    found = []
+    split_rows = []
     for split in splits.values():
         rows = apply(split, after)
         table = rows.read_all()
@@ -224,8 +224,8 @@ def test_splits_between_any_steps_are_disjoint_and_complete(
         reader = EpochReader(rows, batch_rows, seed=seed)
         batches = [row for batch in reader for row in batch.to_pylist()]
         assert batches == [table.to_pylist()[i] for i in reader.order.rows(0, 0, rows.num_rows).tolist()]
-        found += table.to_pylist()
-    assert sorted(map(repr, found)) == sorted(map(repr, whole))
+        split_rows += table.to_pylist()
+    assert sorted(map(repr, split_rows)) == sorted(map(repr, whole))
 
 
 def test_everything_that_reads_a_data_set_applies_its_steps(numbers: Dataset) -> None:

@@ -139,10 +139,10 @@ def test_vectors_and_matrices_become_lists_of_their_values_wherever_they_are(
         lists, lists, lists, f"list<element: {lists} not null>", f"list<element: {lists}>",
     ]  # fmt: skip
     for rows in (table, bs.dataset(tmp_path / "written").read_all()):
-        found = sort_rows(rows)
-        for row in found:
+        published_rows = sort_rows(rows)
+        for row in published_rows:
             row["struct"]["time"] = int(row["struct"]["time"].timestamp())
-        assert found == expected
+        assert published_rows == expected
     schema = read(spark, tmp_path / "written").schema
     assert [schema[name].dataType.simpleString() for name in ("dense", "matrix", "array", "map")] == [
         f"array<{value}>", f"array<array<{value}>>", f"array<array<{value}>>", f"map<string,array<{value}>>",

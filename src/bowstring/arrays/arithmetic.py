@@ -13,8 +13,9 @@ _Operator: TypeAlias = Callable[[Any, Any], Any]
 
 
 def _calculate(function: Callable[..., Any], *operands: Any) -> Any:
-    ours = [each for each in operands if isinstance(each, Arithmetic)]
-    owner = next((each for each in ours if isinstance(each, ArrayData)), ours[0])  # with an array, the result is one
+    own_operands = [each for each in operands if isinstance(each, Arithmetic)]
+    # With an array, the result is an array.
+    owner = next((each for each in own_operands if isinstance(each, ArrayData)), own_operands[0])
     converted = [each._to_pyarrow() if isinstance(each, Arithmetic) else each for each in operands]
     if not isinstance(operands[0], Arithmetic):
         converted[0] = import_pyarrow().scalar(operands[0])

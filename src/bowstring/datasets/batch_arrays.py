@@ -577,8 +577,8 @@ def _pad(rows: RaggedArray, value: Any, length: int | None) -> ColumnValues:
     matrix = np.full((len(rows), width, *rows.values.shape[1:]), value, rows.values.dtype)
     is_element = np.arange(width) < lengths[:, None]
     if width < lengths.max(initial=0):
-        kept = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], lengths) < width
-        matrix[is_element] = rows.values[kept]
+        is_within_width = np.arange(len(rows.values)) - np.repeat(rows.offsets[:-1], lengths) < width
+        matrix[is_element] = rows.values[is_within_width]
     else:
         matrix[is_element] = rows.values
     return matrix

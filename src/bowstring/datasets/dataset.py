@@ -323,8 +323,8 @@ class Dataset:
 
     def _replace(self, **fields: Any) -> Dataset:
         """Return a plain data set with other fields."""
-        kept = {name: getattr(self, name) for name in ("parts", "column_indices", "steps", "storage_options")}
-        return Dataset(self.name, self.part_schema, **(kept | fields))
+        own_fields = {name: getattr(self, name) for name in ("parts", "column_indices", "steps", "storage_options")}
+        return Dataset(self.name, self.part_schema, **(own_fields | fields))
 
     def __iter__(self) -> Iterator[RecordBatch]:
         """Iterate over the record batches of all parts, as `connect` reads them; with steps, over those with rows.

@@ -206,13 +206,13 @@ class PartTables:
             return None
         for number, chunk in chunks:
             try:
-                found = list_length_bounds(chunk)
+                chunk_bounds = list_length_bounds(chunk)
             except MalformedRowError:
                 return None  # the error names the row when it is read
             except InvalidDataError as error:
                 raise InvalidDataError(f"{self._describe_part(number)}column {name!r}: {error}") from None
-            assert found is not None
-            bounds = merge_list_length_bounds(bounds, found)
+            assert chunk_bounds is not None
+            bounds = merge_list_length_bounds(bounds, chunk_bounds)
         return bounds
 
     def has_dense_vectors(self, name: str) -> bool:

@@ -51,8 +51,8 @@ class EpochReader:
     batches of `batch_rows`. Of those that remain in the epoch, every `world_size`-th belongs to this rank; `for_worker`
     divides them further.
 
-    Each iteration is an epoch of its own: the first is epoch 0, or the rest of the one that `load_state_dict` names,
-    and each later one is the next epoch, also if the loop before was left early.
+    Each iteration is an epoch of its own: the first is epoch 0, or the rest of the one that `load_state_dict` names.
+    Each later one is the next epoch, also after an early `break`.
 
     `source` is a `Dataset`, such as a published one, or the `Path` of a file or folder, and is read part by part: parts
     in shared memory of this host are mapped once, others are read ahead and dropped. About one window of parts is in

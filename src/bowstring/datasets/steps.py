@@ -50,7 +50,7 @@ _PICKLERS_BY_VALUE = frozenset(("cloudpickle", "dill", "pyspark.cloudpickle", "r
 
 
 class Step(ABC):
-    """One step; frozen. `schema` is that of the rows after it."""
+    """One step; frozen. `schema` is the schema of the rows after it."""
 
     __slots__ = ()
     schema: Schema
@@ -441,18 +441,18 @@ class RowChooser:
         for index, choice in enumerate(self._choices):
             if isinstance(choice, _BoundFilter):
                 with prefix_errors(f"{self._location}, rows from {start}"):
-                    kept = np.flatnonzero(choice.filters.evaluate(batch.lazy_columns))
+                    matching = np.flatnonzero(choice.filters.evaluate(batch.lazy_columns))
                 batch = batch.select(range(choice.num_columns))
             elif isinstance(choice, SplitStep):
                 position = start if is_whole else self._positions.get(index, 0)
                 self._positions[index] = position + batch.num_rows
-                kept = np.flatnonzero(self._get_mask(index, choice)[position : position + batch.num_rows])
+                matching = np.flatnonzero(self._get_mask(index, choice)[position : position + batch.num_rows])
             else:
                 batch = change_rows([choice], batch, partial(self.locate, start, rows))
                 continue
             is_whole = False
-            if len(kept) < batch.num_rows:
-                rows, batch = rows[kept], batch.take(kept)
+            if len(matching) < batch.num_rows:
+                rows, batch = rows[matching], batch.take(matching)
             if not len(rows):
                 break
         return rows

@@ -55,8 +55,8 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
     A worker that is forked shares the open source, and one that is spawned opens it again. A data set in parts, the
     handle of a shared table, and URIs are small; a table is copied to workers that are spawned.
 
-    Each iteration is an epoch: the first that of the reader, or of `set_epoch` or `load_state_dict`, and each later one
-    the next epoch, with any number of workers, also if the loop before was left early.
+    Each iteration is an epoch. The first begins at the position of the reader, or where `set_epoch` or
+    `load_state_dict` says; each later one is the next epoch, with any number of workers, also after an early `break`.
 
     Raises as `EpochReader.to_numpy`. An iteration raises `InvalidDataError` for a value that does not fit, with its
     part, column and row, and the errors of an `EpochReader`.

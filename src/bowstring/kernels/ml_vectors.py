@@ -177,22 +177,22 @@ def to_sparse(array: ArrayData) -> ArrayData:
     """
     stored, layout = read_vectors(array), array.layout
     assert isinstance(layout, StructLayout)
-    kept = np.flatnonzero(stored.values)
+    nonzero = np.flatnonzero(stored.values)
     ends = np.cumsum(stored.counts)
-    counts = np.diff(np.searchsorted(kept, ends), prepend=0)
+    counts = np.diff(np.searchsorted(nonzero, ends), prepend=0)
     # Computed here for dense vectors, because there may be far fewer of them than values.
     if stored.sparse_indices is None:
-        kept_indices = kept - np.repeat(ends - stored.counts, counts)
+        nonzero_indices = nonzero - np.repeat(ends - stored.counts, counts)
     else:
-        kept_indices = stored.sparse_indices[kept]
+        nonzero_indices = stored.sparse_indices[nonzero]
     type_, size, indices, values = (field.type for field in array.type.fields)
     assert isinstance(indices, t.BaseList)
     assert isinstance(values, t.BaseList)
     columns = (
         _create_numbers(type_, np.full(array.length, _SPARSE)),
         _create_numbers(size, stored.sizes),
-        _create_lists(indices, counts, _create_numbers(indices.value_type, kept_indices)),
-        _create_lists(values, counts, _create_numbers(values.value_type, stored.values[kept])),
+        _create_lists(indices, counts, _create_numbers(indices.value_type, nonzero_indices)),
+        _create_lists(values, counts, _create_numbers(values.value_type, stored.values[nonzero])),
     )
     return layout.create_array(columns, array.length, array.validity_mask())
 
