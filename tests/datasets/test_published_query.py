@@ -98,7 +98,7 @@ def test_a_batch_that_was_freed_before_it_was_read_is_an_error_and_one_being_rea
     stream.batches[0].close()
     assert [batch.column(0).to_pylist() for batch in iterator] == [[3], [4]]
     assert first.column(0).to_pylist() == [1, 2]
-    with pytest.raises(NotFoundError, match="batch 0 was freed, and the oldest is 1"):
+    with pytest.raises(NotFoundError, match="batch 0 was freed; the oldest is 1: set keep"):
         list(bs.follow_published(stream.name, {**follower.state_dict(), "batch": 0, "row": 2}, timeout_s=0.01))
 
 

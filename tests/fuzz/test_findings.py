@@ -114,7 +114,7 @@ def test_validation_reports_a_dictionary_that_is_not_in_the_schema() -> None:
 
     words = bs.record_batch({"w": bs.array(["a", "b"], DICTIONARY)})
     (error,) = validation_errors(edit_encoded(encode(words), remove_dictionary))
-    assert "dictionary 0 is none of the schema's []" in error
+    assert "dictionary 0 is not in the schema, which has []" in error
 
 
 def test_validation_reports_an_invalid_dictionary_that_no_batch_uses() -> None:

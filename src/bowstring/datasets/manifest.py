@@ -405,7 +405,8 @@ def _parse_record(path: FolderPath, content: bytes) -> _Record:
     try:
         record = json.loads(content)
         if record["format"] != FORMAT or record["version"] != FORMAT_VERSION:
-            raise InvalidDataError(f"{path}: format {record['format']!r} version {record['version']!r} is not ours")
+            found = f"{record['format']!r}, version {record['version']!r}"
+            raise InvalidDataError(f"{path}: expected format {FORMAT!r}, version {FORMAT_VERSION}, found {found}")
         entries = tuple(
             ManifestEntry(
                 _parse_file_path(entry["name"]),

@@ -97,8 +97,8 @@ class PublishedQuery:
         numbers = batches.get(self._query, {})
         if self._batch not in numbers and any(number > self._batch for number in numbers):
             raise NotFoundError(
-                f"query {self.name!r}: batch {self._batch} was freed, and the oldest is {min(numbers)}: keep more, or "
-                f"start without a state"
+                f"query {self.name!r}: batch {self._batch} was freed; the oldest is {min(numbers)}: set keep of "
+                f"publish_stream to more batches, or start without a state"
             )
         return numbers.get(self._batch)
 

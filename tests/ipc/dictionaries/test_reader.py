@@ -137,7 +137,7 @@ def test_a_dictionary_without_a_field_is_an_error(kind: Any, open_: Any) -> None
     data = write_messages(
         kind, batch.schema, [dictionary_message(batch.schema, 7, bs.array(["a"])), *encode_batches(batch)]
     )
-    with pytest.raises(errors.InvalidDataError, match=r"dictionary 7 is none of the schema's \[0\]"):
+    with pytest.raises(errors.InvalidDataError, match=r"dictionary 7 is not in the schema, which has \[0\]"):
         [column_values(one) for one in open_(data)]
 
 

@@ -538,7 +538,7 @@ def test_batches_after_a_unified_table_must_not_add_values(new: Any) -> None:
         writer.write(batches[0])
         writer.write(batches[1])
         with pytest.raises(
-            errors.InvalidArgumentError, match=r"column 'a': 1 values are not in the dictionary.*write_table"
+            errors.InvalidArgumentError, match=r"column 'a': the written dictionary lacks 1 value,.*write_table"
         ):
             writer.write(batches[2])
         writer.write_table(bs.Table.from_batches([batches[1], word_batch("b", "c")]))

@@ -466,7 +466,9 @@ def test_an_error_in_the_middle_of_a_stream_names_the_column(flight_server: Flig
     with flight.FlightClient(flight_server.location) as client:
         reader = client.do_get(flight.Ticket("malformed"))
         assert reader.read_chunk().data.num_rows == 3
-        with pytest.raises(flight.FlightServerError, match="column 'a': 4 slots in a batch of 3 rows"):
+        with pytest.raises(
+            flight.FlightServerError, match="column 'a': expected 3 slots, the rows of the batch, found 4"
+        ):
             reader.read_all()
 
 

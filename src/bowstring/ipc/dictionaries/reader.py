@@ -215,7 +215,7 @@ def get_dictionary_declaration(
     declaration = ipc_schema.dictionaries_by_id.get(header.template.dictionary_id)
     if declaration is None:
         raise InvalidDataError(
-            f"{format_location(location)}: dictionary {header.template.dictionary_id} is none of the schema's "
+            f"{format_location(location)}: dictionary {header.template.dictionary_id} is not in the schema, which has "
             f"{sorted(ipc_schema.dictionaries_by_id)[:8]}"
         )
     return declaration

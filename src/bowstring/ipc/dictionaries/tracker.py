@@ -18,7 +18,7 @@ from itertools import count
 
 import numpy as np
 
-from bowstring.errors import InvalidArgumentError, TypeMismatchError
+from bowstring.errors import InvalidArgumentError, TypeMismatchError, format_count
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.metadata.schema import IpcSchema
@@ -168,8 +168,8 @@ class DictionaryTracker:
             num_new = unified.length - (0 if written is None else written.length)
             if is_fixed and num_new and not self._unifies_by_deltas:
                 raise InvalidArgumentError(
-                    f"{location}: {num_new} values are not in the dictionary that is written, "
-                    f"and with unify_dictionaries there is one for all batches: give write_table all of them at once"
+                    f"{location}: the written dictionary lacks {format_count(num_new, 'value')}, and unify_dictionaries"
+                    f" writes one for all batches: pass all batches to one call of write_table"
                 )
             map_of = {id(dictionary): index_map for dictionary, index_map in zip(dictionaries, index_maps, strict=True)}
             yield from self._remap_indices(location, non_null_uses or uses, unified, map_of)
@@ -203,8 +203,8 @@ class DictionaryTracker:
                 if len(uses) == 1:
                     raise InvalidArgumentError(f"{location}: {error}") from None
                 raise InvalidArgumentError(
-                    f"{location}: they share the id of one dictionary since the first batch, but their dictionaries "
-                    f"differ now, and {error}: write with share_dictionaries=False"
+                    f"{location}: {error}, because their dictionaries were equal in the first batch, are stored as one"
+                    f", and differ now: write with share_dictionaries=False"
                 ) from None
 
     def _prepare_batches_if_changed(

@@ -153,7 +153,7 @@ class BatchColumns(Sequence[Array]):
         header, decompressor = self.header, self._decompressor
         nodes, spans = self._read_nodes_and_buffers(column)
         if nodes[0] != header.length:
-            raise self._column_error(column, f"{nodes[0]} slots in a batch of {header.length} rows")
+            raise self._column_error(column, f"expected {header.length} slots, the rows of the batch, found {nodes[0]}")
         if column.is_flat and decompressor is None and self.is_local:
             array = self._create_flat_array(column, nodes[0], nodes[1], spans)
         else:
