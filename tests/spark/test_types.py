@@ -33,6 +33,7 @@ from bowstring.spark.types import (
 )
 from bowstring.spark.versions import SPARK_VERSION
 from tests.spark.needs_spark import needs_spark
+from tests.spark.point_type import PointType
 
 
 def single_field(spark_type: Any, nullable: bool = True) -> Any:
@@ -152,18 +153,6 @@ WIDER_TYPES = [
 @pytest.mark.parametrize(("arrow_type", "expected"), WIDER_TYPES, ids=[str(t) for t, _ in WIDER_TYPES])
 def test_a_type_without_an_equal_is_read_as_a_wider_one(arrow_type: arrow.DataType, expected: str) -> None:
     assert to_spark_schema(schema([("c", arrow_type)])).simpleString() == f"struct<c:{expected}>"
-
-
-class PointType(sql.UserDefinedType):
-    """A user-defined type of this module, which no reader of a file may import."""
-
-    @classmethod
-    def sqlType(cls) -> Any:  # noqa: N802 -- Spark's own
-        return sql.ArrayType(sql.DoubleType(), False)
-
-    @classmethod
-    def module(cls) -> str:
-        return __name__
 
 
 def vector_type() -> Any:

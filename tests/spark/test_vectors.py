@@ -21,6 +21,7 @@ from bowstring.spark.options import WriteOptions
 from bowstring.spark.vectors import VectorConversion, VectorForm
 from tests.kernels.ml_values import VECTOR_TYPE
 from tests.spark.needs_spark import needs_spark
+from tests.spark.point_type import PointType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,21 +32,6 @@ mllib = pytest.importorskip("pyspark.mllib.linalg")
 
 FORMS: tuple[VectorForm, ...] = get_args(VectorForm)
 ROWS = 250
-
-
-class PointType(sql.UserDefinedType):
-    """A user-defined type that no other library knows."""
-
-    @classmethod
-    def sqlType(cls) -> Any:  # noqa: N802 -- Spark's own
-        return sql.ArrayType(sql.DoubleType(), False)
-
-    @classmethod
-    def module(cls) -> str:
-        return __name__
-
-    def serialize(self, obj: Any) -> Any:
-        return obj
 
 
 def create_schema() -> sql.StructType:

@@ -571,7 +571,7 @@ def _slice_rows(rows: Any, start: int, stop: int) -> Any:
 
 
 def _pad(rows: RaggedArray, value: Any, length: int | None) -> ColumnValues:
-    """Return a matrix of rows, padded or cut to a length, by default that of the longest."""
+    """Return a matrix of rows, padded or cut to a length, by default the length of the longest."""
     lengths = rows.lengths
     width = int(lengths.max(initial=0)) if length is None else length
     matrix = np.full((len(rows), width, *rows.values.shape[1:]), value, rows.values.dtype)

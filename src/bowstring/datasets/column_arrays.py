@@ -288,7 +288,7 @@ class VectorColumn(Column):
     fill: Any = None
     """None if null vectors are an error; otherwise they are zeros, or filled with this value if dense."""
     size: int | None = None
-    """The number of elements; None if it is that of the first vector of a batch."""
+    """The number of elements; None for the length of the first vector of a batch."""
     is_dense: bool = False
 
     @property
@@ -349,7 +349,7 @@ class CategoryColumn(Column):
     def _encode(self, array: ArrayData) -> npt.NDArray[np.int64]:
         count = len(self.categories)
         values = Array.from_array_data(array)
-        # Codes are numbered by first appearance: those of the categories, which are distinct, are first.
+        # Codes are numbered by first appearance, so the categories, which are distinct, have the first codes.
         encoded = concat_arrays([self.categories, values]).dictionary_encode().slice(count)
         codes = np.minimum(encoded.layout.indices(encoded).astype(np.int64), count)  # type: ignore[attr-defined]
         valid = encoded.validity_mask()

@@ -247,7 +247,7 @@ class Dataset:
         return {name: self._with_step(SplitStep(self.schema, name, checked, seed, part_rows)) for name, _ in checked}
 
     def map(self, function: Callable[[RecordBatch], Any], schema: SchemaLike | None = None) -> Dataset:
-        """Return the data set of the rows that a function returns for those of a record batch.
+        """Return the data set of the rows that a function returns for each record batch.
 
         It returns a record batch, or what `bowstring.record_batch` accepts, such as a dictionary of columns, with as
         many rows. It must compute each row from that row alone: batches are of any length, have rows of several parts,

@@ -27,7 +27,7 @@ class FixedWidthRows:
         self._windows: Values | None = None
         if len(self._arrays) > 1 and self.row_bytes:
             bases, memory = view_enclosing_range([Buffer.of(array) for array in self._arrays])
-            # An element of the size of a row at every byte; only those of rows are read.
+            # An element of the size of a row at every byte; only elements that begin at a row are read.
             count = memory.size - self.row_bytes + 1
             self._windows = np.ndarray(count, np.dtype((np.void, self.row_bytes)), memory, strides=(1,))
             self._shifts = bases - self._starts[:-1] * self.row_bytes

@@ -301,7 +301,7 @@ def _parse_sequence_number(name: str) -> int:
 
 
 def _read_manifest(folder: FolderPath, number: int, listing: Mapping[str, FolderEntry]) -> Manifest:
-    """Read a manifest and those that it adds to. Raises `FileNotFoundError`, and as `read_manifest`."""
+    """Read a manifest and the manifests that it adds to. Raises `FileNotFoundError`, and as `read_manifest`."""
 
     def find_path(number: int) -> FolderPath:
         path = _manifest_path(folder, number)

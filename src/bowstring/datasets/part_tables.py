@@ -342,7 +342,7 @@ class PartTables:
                 # The next attempt reads them again.
                 self._futures = {other: each for other, each in self._futures.items() if each is not future}
                 raise
-            # Without those that were dropped meanwhile.
+            # Without tables that were dropped meanwhile.
             self._parts.update({other: opened[other] for other in opened if self._futures.pop(other, None) is not None})
         return self._parts[part]
 
@@ -425,7 +425,7 @@ class RowSelection:
         return positions if self._table_rows is None else self._table_rows[positions].astype(np.int64)
 
     def _change(self, table: Table, get_position: Callable[[int], int]) -> RecordBatch:
-        """Apply the steps that change rows; `get_position` returns that of a row of the table, for errors."""
+        """Apply the steps that change rows; `get_position` returns the position of a row, for errors."""
         batch = _to_batch(table)
         if self._plan is None:
             return batch

@@ -124,7 +124,7 @@ class MapStep(RowStep):
 
     @classmethod
     def of(cls, function: MapFunction, input_schema: Schema, schema: Schema | None) -> MapStep:
-        """Return the step; without a schema, that of the function's value for an empty batch.
+        """Return the step; without a schema, the schema is that of the function's value for an empty batch.
 
         Raises `InvalidArgumentError` if the function fails for it.
         """
@@ -336,7 +336,7 @@ class ReadPlan:
     num_changed_columns: int
     changes: tuple[ChangeRows, ...]
     choices: tuple[ChangeRows | _BoundFilter | SplitStep, ...]
-    """Steps that choose rows, and those that they need."""
+    """Steps that choose rows, and the steps that these need."""
     candidate_filters: tuple[Filters, ...]
     """Filters of the columns of the parts: only batches that may match all of them are needed."""
 

@@ -63,7 +63,7 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
     """
 
     def __init__(self, reader: EpochReader, **options: Unpack[ArrayOptions]) -> None:
-        """Yield the batches of `reader`; the options are those of `to_tensors`.
+        """Yield the batches of `reader`; with the options of `to_tensors`.
 
         Raises `InvalidArgumentError` unless it is an `EpochReader`, and as `EpochReader.to_numpy`.
         """

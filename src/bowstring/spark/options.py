@@ -371,7 +371,7 @@ def parse_storage_options(options: Mapping[str, str]) -> dict[str, Any]:
 
 
 def parse_save_mode(options: Mapping[str, str], *, overwrite: bool) -> SaveMode:
-    """Return the save mode of a sink; ``ifExists`` has those that Spark does not pass to Python sources."""
+    """Return the save mode of a sink; ``ifExists`` has the modes that Spark does not pass to Python sources."""
     mode = options.get("ifexists", "overwrite" if overwrite else "append").lower()
     if mode not in ("append", "overwrite", "error", "ignore") or (mode != "overwrite") == overwrite:
         raise InvalidArgumentError(

@@ -66,7 +66,7 @@ def _match_component(folder: FolderPath, component: str) -> Iterator[FolderPath]
 
 
 def _iter_folders(folder: FolderPath) -> Iterator[FolderPath]:
-    """Yield a folder and those in it at any depth; links are not followed, since they could form a cycle."""
+    """Yield a folder and the folders in it at any depth; links are not followed, since they could form a cycle."""
     yield folder
     for name in _list_names(folder):
         path = folder / name
