@@ -117,6 +117,7 @@ def test_the_elements_of_a_table_are_its_columns() -> None:
         ),
         (lambda: bs.schema({"a": "int8"}).insert("a", bs.field("b", "int8")), "expected the index of a column"),  # type: ignore[arg-type]
         (lambda: bs.from_numpy_dtype("O"), "object has no data type of its own"),
+        (lambda: bs.from_numpy_dtype("nope"), "expected a dtype of NumPy, found 'nope'"),
         (lambda: bs.Table.from_struct_array(bs.chunked_array([], bs.list_("int8"))), "expected an array of structs"),
         (
             lambda: bs.ListViewArray.from_arrays([0, None], [1, 1], [1], mask=[True, False]),

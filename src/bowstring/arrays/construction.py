@@ -207,9 +207,13 @@ def from_numpy_dtype(dtype: Any) -> DataType:
     >>> str(bs.from_numpy_dtype("datetime64[ms]"))
     'timestamp[ms]'
     """
-    if np.dtype(dtype).kind == "O":
+    try:
+        numpy_dtype = np.dtype(dtype)
+    except TypeError as error:
+        raise TypeMismatchError(f"expected a dtype of NumPy, found {dtype!r:.60}: {error}") from None
+    if numpy_dtype.kind == "O":
         raise TypeMismatchError("NumPy's object has no data type of its own: it depends on the values")
-    return infer_type(np.empty(0, dtype))
+    return infer_type(np.empty(0, numpy_dtype))
 
 
 def as_mask(mask: Values | Sequence[bool], shape: tuple[int, ...]) -> Values:

@@ -542,9 +542,12 @@ def convert_columns(
     columns: list[Any] = []
     labels = schema.names if schema is not None else names if names is not None and len(names) == len(data) else None
     for label, values, type_ in zip(labels or range(len(data)), data, types_, strict=True):
+        if isinstance(values, Array | ChunkedArray) and type_ in (None, values.type):
+            columns.append(values)
+            continue
         with prefix_errors(f"column {label!r}"):
-            if isinstance(values, ChunkedArray):
-                columns.append(values if type_ in (None, values.type) else values.cast(type_))
+            if isinstance(values, ChunkedArray) and type_ is not None:
+                columns.append(values.cast(type_))
             else:
                 columns.append(array(values, type_))
     schema = schema_of_columns(columns, names, schema)
