@@ -8,7 +8,7 @@ DEMO_READY := $(VENV)/.ready-demo
 DEMO_EXTRAS := cli,spark
 TRAINING_EXTRAS := test,training
 TRAINING_TESTS := tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md
-CODE := $(wildcard src tests benchmarks fuzz docs/*.py conftest.py)
+CODE := $(wildcard src tests examples/demo benchmarks fuzz docs/*.py conftest.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-spark test-training thorough lint check format docs bench fuzz soak dist venv clean
@@ -17,7 +17,7 @@ help: ## Show this list.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /  make \1\t/' | expand -t 18
 
 demo: $(DEMO_READY) ## Run the demo; ARGS='--input FILE' uses your data.
-	@$(BIN)/bowstring demo $(ARGS)
+	@$(BIN)/python -m examples.demo $(ARGS)
 
 test: $(READY) ## Run the tests; ARGS='-m "not spark"' skips the slow ones.
 	@$(BIN)/python -m pytest -n 2 $(ARGS)

@@ -403,7 +403,7 @@ def test_an_import_in_the_wrong_direction_is_detected(source: str, path: str) ->
         ("from bowstring import errors", "dissociated/messages.py"),
         ("from .base import Layout", "layouts/list_.py"),
         ("from bowstring.interop import c_data", "arrays/record_batch.py"),
-        ("import bowstring", "cli/demo.py"),
+        ("import bowstring", "cli/doctor.py"),
         ("from bowstring._lazy_exports import attach_lazy_exports", "ipc/__init__.py"),
         ("from bowstring.testing import strategies", "testing/conformance.py"),
     ],

@@ -42,7 +42,7 @@ def test_the_demo_installs_only_its_extras_and_the_tests_the_others(
         run(tmp_path, ["make", "-s", target])
         lines = recorded_commands(tmp_path)
         assert [line for line in lines if "pip install" in line] == expected
-        assert lines[-1] == ("demo" if target == "demo" else "-m pytest -n 2")
+        assert lines[-1] == ("-m examples.demo" if target == "demo" else "-m pytest -n 2")
 
 
 @pytest.mark.parametrize("failing", ["nothing", "format"])

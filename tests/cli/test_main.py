@@ -147,10 +147,11 @@ USAGE_ERRORS = {
     "no-such-command": "no such command 'no-such-command' (bowstring --help shows how)",
     "convrt a b": "no such command 'convrt'; did you mean convert? (bowstring --help shows how)",
     "--xyz": "no such option '--xyz' (bowstring --help shows how)",
-    "demo --rounds 0": (
-        "invalid value for '--rounds': expected an integer of at least 1, found 0 (bowstring demo --help shows how)"
+    "convert --batch-rows 0": (
+        "invalid value for '--batch-rows': expected an integer of at least 1, found 0 "
+        "(bowstring convert --help shows how)"
     ),
-    "demo --rounds": "option '--rounds' requires an argument (bowstring demo --help shows how)",
+    "convert --batch-rows": "option '--batch-rows' requires an argument (bowstring convert --help shows how)",
     "head a b": "got unexpected extra argument (b) (bowstring head --help shows how)",
     'head -c "a a': (
         "invalid value for '-c' / '--columns' / '--column': expected names separated by commas: unexpected end of data "

@@ -17,9 +17,8 @@ import click
 import pytest
 
 import bowstring as bs
-from bowstring.cli import demo as demo_command
-from bowstring.cli.demo import create_orders, demo
-from bowstring.cli.demo.methods import (
+from examples.demo.__main__ import create_orders, demo, show_log_on_failure
+from examples.demo.methods import (
     PUBLISH,
     READERS,
     TRANSFER_METHODS,
@@ -29,14 +28,15 @@ from bowstring.cli.demo.methods import (
     measure_memory,
     summarize_frame,
 )
-from bowstring.cli.demo.summary import TableSummary
-from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError
+from examples.demo.summary import TableSummary
 from tests.polling import wait_until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +101,18 @@ def test_orders_are_joined_with_those_of_their_customer(spark: SparkSession) -> 
 def command_run(shared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], str]:
     """The lines that the command prints in a cluster of its own, and its page."""
     folder = tmp_path_factory.mktemp("command")
-    arguments = ["demo", "--input", str(shared_folder / "data" / "birdstrikes.csv"), "--rounds", "1"]
+    page = folder / "demo.html"
+    arguments = ["--input", str(shared_folder / "data" / "birdstrikes.csv"), "--rounds", "1", "--output", str(page)]
     process = subprocess.run(
-        [sys.executable, "-m", "bowstring", *arguments],
+        [sys.executable, "-m", "examples.demo", *arguments],
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
-        cwd=folder,
+        cwd=ROOT,
     )
     assert (process.returncode, process.stderr) == (0, ""), process.stdout + process.stderr
-    assert [path.name for path in folder.iterdir()] == ["bowstring-demo.html"]
-    return process.stdout.splitlines(), (folder / "bowstring-demo.html").read_text("utf-8")
+    return process.stdout.splitlines(), page.read_text("utf-8")
 
 
 @pytest.mark.thorough
@@ -123,7 +123,7 @@ def test_the_command_prints_rows_checks_methods_and_a_verdict(command_run: tuple
     assert re.fullmatch(
         r"10,000 rows, .+: fewer than 6 rounds, too few to distinguish differences from noise\.", lines[-2]
     )
-    assert lines[-1] == "Plots: bowstring-demo.html"
+    assert re.fullmatch(r"Plots: .+/demo\.html", lines[-1])
     assert lines[-2] in unescape(page)
     assert "birdstrikes.csv" in page
 
@@ -146,20 +146,20 @@ def test_killed_writers_of_a_cluster_lose_no_rows(command_run: tuple[list[str], 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(
-    ("process_name", "number", "status"),
-    [("SparkSubmit", signal.SIGTERM, 143), ("CoarseGrainedExecutorBackend", signal.SIGINT, 130)],
+    ("process_name", "number"),
+    [("SparkSubmit", signal.SIGTERM), ("CoarseGrainedExecutorBackend", signal.SIGINT)],
 )
 def test_a_signal_ends_the_command_and_its_processes_without_a_traceback(
-    tmp_path: Path, process_name: str, number: int, status: int
+    tmp_path: Path, process_name: str, number: int
 ) -> None:
     (tmp_path / "temporary").mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "bowstring", "demo"],
+        [sys.executable, "-m", "examples.demo", "--output", str(tmp_path / "demo.html")],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-        cwd=tmp_path,
+        cwd=ROOT,
         env={**os.environ, "TMPDIR": str(tmp_path / "temporary")},
     )
     try:
@@ -169,8 +169,7 @@ def test_a_signal_ends_the_command_and_its_processes_without_a_traceback(
         else:
             process.send_signal(number)
         output, errors = process.communicate(timeout=60)
-        assert (process.returncode, output.strip()) == (status, "")
-        assert not re.search(r"Traceback|Exception|Error|ERROR|\tat ", errors), errors
+        assert (process.returncode, output.strip(), errors.strip()) == (1, "", "Aborted!")
         assert wait_until(lambda: not commands_of(process.pid), 30), commands_of(process.pid)
         assert [path for path in tmp_path.rglob("*") if path.name != "temporary"] == []
     finally:
@@ -205,31 +204,26 @@ def test_summaries_differ_in_rows_names_nulls_or_sums() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "problem", "message"),
+    ("name", "text", "message"),
     [
-        ("nowhere.csv", None, NotFoundError, r"nowhere\.csv: there is no such file"),
-        ("data.xyz", "some text", InvalidDataError, r"data\.xyz"),
-        ("x.csv", "a,b\n", InvalidArgumentError, r"x\.csv: there are no rows to publish"),
+        ("nowhere.csv", None, r"nowhere\.csv: there is no such file"),
+        ("data.xyz", "some text", r"data\.xyz"),
+        ("x.csv", "a,b\n", r"x\.csv: there are no rows to publish"),
     ],
 )
 def test_a_wrong_input_is_reported_before_spark_starts(
-    tmp_path: Path, name: str, text: str | None, problem: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, name: str, text: str | None, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("bowstring.spark.session", None)
     if text is not None:
         (tmp_path / name).write_text(text)
-    with pytest.raises(problem, match=message):
+    with pytest.raises(click.ClickException, match=message):
         demo.main([f"--input={tmp_path / name}"], standalone_mode=False)
 
 
-def test_no_rounds_are_a_usage_error() -> None:
-    with pytest.raises(click.UsageError, match="an integer of at least 1, found 0"):
-        demo.main(["--rounds=0"], standalone_mode=False)
-
-
 def test_standard_error_of_spark_is_shown_after_its_failures_only(capsys: pytest.CaptureFixture[str]) -> None:
-    for error, shown in ((InvalidArgumentError("no rows"), ""), (OSError("disk"), "lost executor\n")):
-        with pytest.raises(type(error)), demo_command.show_log_on_failure() as log:
+    for error, shown in ((KeyboardInterrupt(), ""), (OSError("disk"), "lost executor\n")):
+        with pytest.raises(type(error)), show_log_on_failure() as log:
             log.write(b"WARNING: Using incubator modules\nlost executor\n")
             raise error
         assert capsys.readouterr().err == shown

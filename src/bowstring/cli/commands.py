@@ -19,7 +19,6 @@ _MODULES = {"tail": "head", "schema": "info", "count": "info"}
 # Each command is the object of that name in the module bowstring.cli.<name>, or in the module of `_MODULES`; the text
 # is for the help of the group.
 COMMANDS: dict[str, str] = {
-    "demo": "Compute in Spark, and compare three methods to pass the result on.",
     "info": "Show the contents of files: schema, rows, batches, bytes per column.",
     "schema": "Show the columns and their types.",
     "count": "Write the number of rows.",

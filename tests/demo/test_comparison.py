@@ -9,14 +9,14 @@ import pytest
 pytest.importorskip("rich")
 pytest.importorskip("pyspark")
 
-from bowstring.cli.demo.comparison import (
+from examples.demo.comparison import (
     ALL,
     ONE,
     Comparison,
     describe_interval,
     median_interval,
 )
-from tests.cli.demo_reports import compare, create_report
+from tests.demo.reports import compare, create_report
 
 
 def describe_verdict(main: Comparison) -> str:

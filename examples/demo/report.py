@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from bowstring.cli.demo.comparison import ALL, ONE
-from bowstring.cli.demo.methods import READERS, READS, TRANSFER_METHODS
-from bowstring.display.printable_text import format_size
-from bowstring.errors import format_count
+from examples.demo.comparison import ALL, ONE
+from examples.demo.methods import READERS, READS, TRANSFER_METHODS
+from examples.demo.texts import format_count, format_size, format_time, format_time_range
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from bowstring.cli.demo.comparison import DemoReport
-    from bowstring.cli.demo.methods import Measurement, MemoryUse
+    from examples.demo.comparison import DemoReport
+    from examples.demo.methods import Measurement, MemoryUse
 
 MEMORY: tuple[tuple[str, Callable[[MemoryUse], int]], ...] = (
     ("copied by each reader", lambda memory: memory.copied_bytes),
@@ -78,17 +77,6 @@ def describe_measurements(report: DemoReport) -> list[tuple[str, list[tuple[str,
         times = [list(map(time, measurements)) for measurements in rounds]
         rows.append((title, [(format_time(statistics.median(t)), format_time_range(t)) for t in times]))
     return rows
-
-
-def format_time(seconds: float) -> str:
-    """Format a time in seconds, or in milliseconds below one second."""
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1000:.1f} ms"
-
-
-def format_time_range(seconds: Sequence[float]) -> str:
-    """Format the minimum and maximum of times, in the unit of the maximum."""
-    least, most = min(seconds), max(seconds)
-    return f"{least:.2f}–{most:.2f} s" if most >= 1 else f"{least * 1000:.1f}–{most * 1000:.1f} ms"
 
 
 def describe_method(report: DemoReport) -> str:

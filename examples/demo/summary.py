@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from bowstring.errors import format_count
+from examples.demo.texts import format_count
 
 _TOLERANCE = 1e-9
 """Relative tolerance for sums of the same numbers, which are added in different orders."""

@@ -7,35 +7,33 @@ import os
 import platform
 from functools import cache
 from importlib.metadata import version
-from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
 
-from bowstring.cli.demo.comparison import ALL, ONE, WORKLOADS, describe_interval
-from bowstring.cli.demo.methods import READERS, READS
-from bowstring.cli.demo.report import MEMORY, describe_measurements, describe_method, format_time
-from bowstring.display.printable_text import format_size, to_printable
-from bowstring.errors import format_count
-from bowstring.inspection.anatomy.page import hash_content
+from examples.demo.comparison import ALL, ONE, WORKLOADS, describe_interval
+from examples.demo.methods import READERS, READS
+from examples.demo.report import MEMORY, describe_measurements, describe_method
+from examples.demo.texts import format_count, format_size, format_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from jinja2 import Template
 
-    from bowstring.cli.demo.comparison import Comparison, DemoReport, Total
+    from examples.demo.comparison import Comparison, DemoReport, Total
 
 # What fits the width of the page.
 _MAX_COLUMNS = 8
 _CELL_CHARACTERS = 40
 _TICKS = 5
-_POLICY = "default-src 'none'; base-uri 'none'; form-action 'none'"
+_FOLDER = Path(__file__).parent
 
 
 def build_page(report: DemoReport, source: str) -> str:
     """Return the text of the page; `source` names the rows."""
-    style = files(__package__).joinpath("page.css").read_text(encoding="utf-8")
+    style = _FOLDER.joinpath("page.css").read_text("utf-8")
     ratios = [
         (name, workload, ratio)
         for total, workload in WORKLOADS.items()
@@ -43,8 +41,7 @@ def build_page(report: DemoReport, source: str) -> str:
     ]
     return _load_template().render(
         style=style,
-        policy=f"{_POLICY}; style-src {hash_content(style)}",
-        source=to_printable(source, 200),
+        source=source,
         report=report,
         facts=_describe_machine(report),
         method=describe_method(report),
@@ -66,7 +63,7 @@ def build_page(report: DemoReport, source: str) -> str:
 def _load_template() -> Template:
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {"time": format_time, "slug": lambda name: "".join(filter(str.isalpha, name.lower()))}
-    return environment.from_string(files(__package__).joinpath("page.html.jinja").read_text(encoding="utf-8"))
+    return environment.from_string(_FOLDER.joinpath("page.html.jinja").read_text("utf-8"))
 
 
 def _describe_machine(report: DemoReport) -> list[tuple[str, str]]:
@@ -125,7 +122,11 @@ def _create_reads_chart(comparison: Comparison) -> Any:
 def _create_sample(report: DemoReport) -> dict[str, Any]:
     names, hidden = report.names[:_MAX_COLUMNS], len(report.names) - _MAX_COLUMNS
     return {
-        "names": [to_printable(name, _CELL_CHARACTERS) for name in names],
-        "rows": [[to_printable(cell, _CELL_CHARACTERS) for cell in row[:_MAX_COLUMNS]] for row in report.sample],
+        "names": [_shorten(name) for name in names],
+        "rows": [[_shorten(cell) for cell in row[:_MAX_COLUMNS]] for row in report.sample],
         "note": format_count(hidden, "more column") if hidden > 0 else "",
     }
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _CELL_CHARACTERS else text[: _CELL_CHARACTERS - 1] + "…"

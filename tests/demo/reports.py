@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bowstring.cli.demo.comparison import Comparison, DemoReport
-from bowstring.cli.demo.killed_writers import KilledWriter
-from bowstring.cli.demo.methods import Measurement, MemoryUse
+from examples.demo.comparison import Comparison, DemoReport
+from examples.demo.killed_writers import KilledWriter
+from examples.demo.methods import Measurement, MemoryUse
 
 NOISE = (0.97, 1.0, 1.03, 0.99, 1.01, 0.98, 1.02)
 NAMES = ["Airport Name", "n", "Aircraft Make Model"] * 4

@@ -10,15 +10,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bowstring.cli.demo.summary import TableSummary
-from bowstring.errors import format_count
-from bowstring.sharing.processes import parent_pid
-from bowstring.spark.publication.frame import PublishedFrame, publish
+from bowstring.spark import PublishedFrame, publish
+from examples.demo.summary import TableSummary
+from examples.demo.texts import format_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from bowstring.cli.demo.methods import Readers
+    from examples.demo.methods import Readers
 
 # The agent drops the rows of a killed process within milliseconds.
 _POLL_S = 0.005
@@ -119,6 +118,11 @@ def _find_children(parents: set[int]) -> list[int]:
     children = []
     for name in os.listdir("/proc"):
         with suppress(OSError):
-            if name.isdigit() and parent_pid(int(name)) in parents:
+            if name.isdigit() and _read_parent_pid(name) in parents:
                 children.append(int(name))
     return children
+
+
+def _read_parent_pid(pid: str) -> int:
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
+        return int(stat.read().rpartition(")")[2].split()[1])

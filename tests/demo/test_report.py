@@ -12,9 +12,9 @@ pytest.importorskip("pyspark")
 from rich.cells import cell_len
 from rich.console import Console
 
-from bowstring.cli.demo import report
-from bowstring.cli.demo.killed_writers import KilledWriter
-from tests.cli.demo_reports import create_report
+from examples.demo import report, texts
+from examples.demo.killed_writers import KilledWriter
+from tests.demo.reports import create_report
 
 
 def console(width: int) -> tuple[Console, StringIO]:
@@ -66,5 +66,5 @@ def test_the_verdict_is_the_last_line() -> None:
 
 
 def test_a_spread_has_the_unit_of_its_longest_time() -> None:
-    assert report.format_time_range([0.9, 1.234]) == "0.90–1.23 s"
-    assert report.format_time_range([0.0134, 0.9]) == "13.4–900.0 ms"
+    assert texts.format_time_range([0.9, 1.234]) == "0.90–1.23 s"
+    assert texts.format_time_range([0.0134, 0.9]) == "13.4–900.0 ms"

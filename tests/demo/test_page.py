@@ -14,8 +14,8 @@ pytest.importorskip("rich")
 pytest.importorskip("pyspark")
 pytest.importorskip("jinja2")
 
-from bowstring.cli.demo.page import build_page
-from tests.cli.demo_reports import compare, create_report
+from examples.demo.page import build_page
+from tests.demo.reports import compare, create_report
 from tests.inspection.browser import chromium, open_page
 
 if TYPE_CHECKING:

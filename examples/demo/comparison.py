@@ -14,10 +14,9 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from bowstring.cli.demo.killed_writers import KilledWriter
-from bowstring.cli.demo.methods import PUBLISH, READERS, READS, Measurement, MemoryUse
-from bowstring.display.printable_text import format_size
-from bowstring.errors import format_count
+from examples.demo.killed_writers import KilledWriter
+from examples.demo.methods import PUBLISH, READERS, READS, Measurement, MemoryUse
+from examples.demo.texts import format_count, format_size
 
 # The usual level of intervals.
 CONFIDENCE = 0.95

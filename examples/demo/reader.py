@@ -12,19 +12,14 @@ import sys
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset
 
-from bowstring.cli.demo.summary import TableSummary, private_bytes
-from bowstring.datasets.publication import publish
-from bowstring.errors import BowstringError
-from bowstring.sharing.client.connect import connect
-
-if TYPE_CHECKING:
-    from bowstring.arrays.table import Table
+import bowstring as bs
+from examples.demo.summary import TableSummary, private_bytes
 
 
 class Reader:
@@ -32,19 +27,19 @@ class Reader:
 
     def __init__(self, resources: ExitStack) -> None:
         self._resources = resources
-        self._attached: Table | None = None
+        self._attached: bs.Table | None = None
 
     def read_published(self, uris: list[str]) -> dict[str, Any]:
         """Attach to published partitions, and summarize their rows in place."""
-        with connect(uris) as dataset:
+        with bs.connect(uris) as dataset:
             return _summarize(lambda: map(pa.record_batch, dataset))
 
     def attach(self, uris: list[str]) -> dict[str, Any]:
         """Attach to published partitions, for `read_attached`; or reply with the error."""
         try:
-            with connect(uris) as dataset:
+            with bs.connect(uris) as dataset:
                 self._attached = dataset.read_all()
-        except BowstringError as error:
+        except bs.errors.BowstringError as error:
             return {"error": type(error).__name__}
         return {"rows": self._attached.num_rows}
 
@@ -56,8 +51,8 @@ class Reader:
 
     def publish(self, uris: list[str]) -> dict[str, Any]:
         """Publish the rows of published partitions again, for as long as this process runs."""
-        with connect(uris) as dataset:
-            published = publish(dataset.read_all(), lifetime="application")
+        with bs.connect(uris) as dataset:
+            published = bs.publish(dataset.read_all(), lifetime="application")
         return {"uris": list(self._resources.enter_context(published).uris)}
 
     def read_stream(self, path: str) -> dict[str, Any]:

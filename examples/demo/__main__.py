@@ -1,4 +1,4 @@
-"""`bowstring demo`: compute in Spark and compare three methods to hand the rows over to other processes."""
+"""Compute in Spark and compare three methods to pass the rows to other processes: `python -m examples.demo --help`."""
 
 from __future__ import annotations
 
@@ -7,36 +7,29 @@ import os
 import signal
 import sys
 import tempfile
-import threading
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 from rich.console import Console
 
-from bowstring import spark as bowstring_spark
-from bowstring.cli.demo.comparison import MIN_ROUNDS, Comparison, DemoReport
-from bowstring.cli.demo.killed_writers import kill_writers
-from bowstring.cli.demo.methods import TRANSFER_METHODS, Readers, measure, measure_memory, summarize_frame
-from bowstring.cli.demo.page import build_page
-from bowstring.cli.demo.report import show_report
-from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import open_output, resolve_output
-from bowstring.cli.options import POSITIVE_COUNT
-from bowstring.datasets.dataset import Dataset
-from bowstring.datasets.sources import dataset
-from bowstring.display.printable_text import to_printable
-from bowstring.errors import InvalidArgumentError, format_count
-from bowstring.memory.unnamed_file import temporary_folder
-from bowstring.spark.runtime.java_runtime import find_spark_class
+import bowstring as bs
+import bowstring.spark
+from examples.demo.comparison import MIN_ROUNDS, Comparison, DemoReport
+from examples.demo.killed_writers import kill_writers
+from examples.demo.methods import TRANSFER_METHODS, Readers, measure, measure_memory, summarize_frame
+from examples.demo.page import build_page
+from examples.demo.report import show_report
+from examples.demo.texts import format_count
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from bowstring.cli.demo.methods import Measurement
+    from examples.demo.methods import Measurement
 
 _JAVA_NOTICE = "WARNING: Using incubator modules"
 # Wider than any table of the report.
@@ -67,7 +60,29 @@ def create_orders(spark: SparkSession, rows: int) -> DataFrame:
     return spark.sql(_ORDERS_QUERY)
 
 
-def _compare(console: Console, frame: DataFrame, rows: int, rounds: int, readers: Readers) -> Comparison:
+def compare_methods(
+    console: Console, frame: DataFrame, readers: Readers, rounds: int, *, kills_writers: bool
+) -> DemoReport:
+    """Compare the methods, and kill writers. The readers may still be starting."""
+    with console.status("Computing the rows"):
+        summary = summarize_frame(frame.cache())
+    with console.status("Measuring the memory of each method"):
+        readers.wait_until_ready()
+        memory = {
+            method.name: measure_memory(method, frame, readers, index) for index, method in enumerate(TRANSFER_METHODS)
+        }
+    main = _run_rounds(console, frame, summary.rows, rounds, readers)
+    report = DemoReport(main, memory, summary.names, sum(total is not None for total in summary.sums))
+    read = [found for measurements in main.rounds.values() for run in measurements for found in run.summaries]
+    report.differences = list(dict.fromkeys(text for found in read for text in found.find_differences(summary)))
+    report.sample = [[str(value) for value in row] for row in frame.limit(_SAMPLE_ROWS).collect()]
+    if kills_writers:
+        with console.status("Killing writers"):
+            report.killed_writers = kill_writers(frame, summary, readers)
+    return report
+
+
+def _run_rounds(console: Console, frame: DataFrame, rows: int, rounds: int, readers: Readers) -> Comparison:
     """Run each method once in each round. Another method is the first in each, because the order affects the times."""
     measurements: dict[str, list[Measurement]] = {method.name: [] for method in TRANSFER_METHODS}
     for number in range(rounds):
@@ -78,49 +93,12 @@ def _compare(console: Console, frame: DataFrame, rows: int, rounds: int, readers
     return Comparison(rows, measurements)
 
 
-def compare_methods(
-    console: Console,
-    spark: SparkSession,
-    readers: Readers,
-    data: Dataset | None,
-    rounds: int,
-    *,
-    is_quick: bool = False,
-) -> DemoReport:
-    """Compute the rows, or read `data`, and compare the methods; unless `is_quick`, kill writers, too. The readers may
-    still be starting.
-    """
-    spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
-    with console.status("Computing: Spark joins and aggregates"):
-        frame = create_orders(spark, _ROWS) if data is None else bowstring_spark.read(spark, data)
-        summary = summarize_frame(frame.cache())
-    with console.status("Measuring the memory of each method"):
-        readers.wait_until_ready()
-        memory = {
-            method.name: measure_memory(method, frame, readers, index) for index, method in enumerate(TRANSFER_METHODS)
-        }
-    main = _compare(console, frame, summary.rows, rounds, readers)
-    report = DemoReport(main, memory, summary.names, sum(total is not None for total in summary.sums))
-    read = [found for measurements in main.rounds.values() for run in measurements for found in run.summaries]
-    report.differences = list(dict.fromkeys(text for found in read for text in found.find_differences(summary)))
-    report.sample = [[str(value) for value in row] for row in frame.limit(_SAMPLE_ROWS).collect()]
-    if not is_quick:
-        with console.status("Killing writers"):
-            report.killed_writers = kill_writers(frame, summary, readers)
-    return report
-
-
 @contextmanager
 def show_log_on_failure() -> Iterator[BinaryIO]:
-    """Yield a temporary file for the standard error of Spark's processes; print it if the block fails.
-
-    It is not printed for a wrong input: Python workers log an error if a query ends before their last row is read.
-    """
-    with tempfile.TemporaryFile(dir=temporary_folder()) as log:
+    """Yield a temporary file for the standard error of Spark's processes; print it if the block fails."""
+    with tempfile.TemporaryFile() as log:
         try:
             yield log
-        except InvalidArgumentError:
-            raise
         except Exception:
             log.seek(0)
             lines = log.read().decode(errors="backslashreplace").splitlines()
@@ -129,8 +107,8 @@ def show_log_on_failure() -> Iterator[BinaryIO]:
 
 
 @contextmanager
-def _run_spark(console: Console, master: str, log: BinaryIO) -> Iterator[SparkSession]:
-    """Start Spark, with the standard error of its processes in `log`, and stop it at the end of the block.
+def _run_spark(master: str, log: BinaryIO) -> Iterator[SparkSession]:
+    """Start Spark, whose processes inherit `log` as standard error, and stop it at the end of the block.
 
     SIGINT raises `KeyboardInterrupt`, also during a call of py4j: PySpark's own handler would use the same connection.
     """
@@ -138,14 +116,13 @@ def _run_spark(console: Console, master: str, log: BinaryIO) -> Iterator[SparkSe
     standard_error = os.dup(2)
     os.dup2(log.fileno(), 2)
     try:
-        with console.status("Starting Spark"):
-            spark = bowstring_spark.session(master, app_name="bowstring demo")
+        spark = bowstring.spark.session(master, app_name="bowstring demo")
     finally:
         os.dup2(standard_error, 2)
         os.close(standard_error)
-    if threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        spark.conf.set("spark.sql.shuffle.partitions", 2 * spark.sparkContext.defaultParallelism)
         yield spark
     finally:
         spark.stop()
@@ -153,12 +130,14 @@ def _run_spark(console: Console, master: str, log: BinaryIO) -> Iterator[SparkSe
 
 def _default_master() -> str:
     """A local cluster, whose executor is a process of its own, unless its worker can't write to Spark's folder."""
-    if not os.access(find_spark_class().parents[1], os.W_OK):
+    import pyspark
+
+    if not os.access(os.environ.get("SPARK_HOME", Path(pyspark.__file__).parent), os.W_OK):
         return "local[*]"
     return f"local-cluster[1,{len(os.sched_getaffinity(0))},{_EXECUTOR_MEBIBYTES}]"
 
 
-@click.command(epilog=examples("bowstring demo", "bowstring demo --quick", "bowstring demo --input flights.parquet"))
+@click.command(context_settings={"max_content_width": 120})
 @click.option("--quick", is_flag=True, help="Only compare the methods: about a minute.")
 @click.option("--input", "path", metavar="PATH", help="Use the rows of this Parquet, CSV, JSON or Arrow path.")
 @click.option(
@@ -166,21 +145,15 @@ def _default_master() -> str:
 )
 @click.option(
     "--rounds",
-    type=POSITIVE_COUNT,
+    type=click.IntRange(min=1),
     help=f"Number of runs of each method; differences are reported from {MIN_ROUNDS} rounds on."
     f"  [default: {_ROUNDS}, {MIN_ROUNDS} if quick]",
 )
 @click.option(
-    "-o",
-    "--output",
-    metavar="PAGE",
-    type=click.Path(readable=False),
-    default=_PAGE,
-    show_default=True,
-    help="Path of the page with plots.",
+    "-o", "--output", metavar="PAGE", type=Path, default=_PAGE, show_default=True, help="The page with plots."
 )
-def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | None, output: str) -> int:
-    """Compute in Spark and hand the rows over to other processes by three methods, compared side by side.
+def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | None, output: Path) -> None:
+    """Compute in Spark and pass the rows to other processes by three methods, compared side by side.
 
     Publishing: the executors write the rows to shared memory, and other processes read them in place, without a copy.
     toArrow(): the driver collects the rows and sends them over sockets. Parquet: Spark writes files, which the other
@@ -191,27 +164,32 @@ def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | Non
     """
     # The demo does not use pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    data = None if path is None else dataset(path)
-    if data is not None and not data.num_rows:
-        raise InvalidArgumentError(f"{path}: there are no rows to publish")
-    out = resolve_output(output, *([path] if path and os.path.isfile(path) else ()))
     logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:
         console.width = _PIPE_WIDTH  # no line breaks in a pipe
     start = time.perf_counter()
-    rounds = rounds or (MIN_ROUNDS if quick else _ROUNDS)
-    master = master or ("local[*]" if quick else _default_master())
-    with open_output(out) as sink:
+    try:
+        data = None if path is None else bs.dataset(path)
+        if data is not None and not data.num_rows:
+            raise click.ClickException(f"{path}: there are no rows to publish")
         with (
             show_log_on_failure() as log,
             Readers() as readers,  # they start while Spark does
-            _run_spark(console, master, log) as spark,
+            _run_spark(master or ("local[*]" if quick else _default_master()), log) as spark,
         ):
-            report = compare_methods(console, spark, readers, data, rounds, is_quick=quick)
-        report.elapsed_s = time.perf_counter() - start
-        page = build_page(report, path or "generated orders").encode()
-        sink.write([page], len(page))
+            frame = create_orders(spark, _ROWS) if data is None else bowstring.spark.read(spark, data)
+            rounds = rounds or (MIN_ROUNDS if quick else _ROUNDS)
+            report = compare_methods(console, frame, readers, rounds, kills_writers=not quick)
+    except bs.errors.BowstringError as error:
+        raise click.ClickException(str(error)) from error
+    report.elapsed_s = time.perf_counter() - start
+    output.write_text(build_page(report, path or "generated orders"), encoding="utf-8")
     show_report(console, report)
-    console.print(f"Plots: {to_printable(output)}", highlight=False)
-    return 0 if report.is_successful else 1
+    console.print(f"Plots: {output}", highlight=False)
+    sys.exit(0 if report.is_successful else 1)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # so that temporary files are removed
+    demo()

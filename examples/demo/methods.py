@@ -14,12 +14,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from bowstring.cli.demo.summary import TableSummary, private_bytes
-from bowstring.errors import ConnectionLostError
-from bowstring.memory.unnamed_file import temporary_folder
-from bowstring.spark.publication.frame import publish
+import bowstring.spark
+from examples.demo.summary import TableSummary, private_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 READERS = 4
 READS = 3
 """How often each of the readers reads the rows."""
+_ROOT = Path(__file__).parents[2]
+"""The folder in which `examples.demo` can be imported."""
 # How often the server looks whether it is to end.
 _POLL_S = 0.02
 _NUMERIC_TYPES = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
@@ -80,10 +81,11 @@ class Readers:
     def __init__(self, count: int = READERS) -> None:
         self.processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "bowstring.cli.demo.reader"],
+                [sys.executable, "-m", "examples.demo.reader"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
+                cwd=_ROOT,
                 process_group=0,  # only the demo receives interrupts; it ends its readers
             )
             for _ in range(count)
@@ -117,7 +119,7 @@ class Readers:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
-            raise ConnectionLostError(f"a reader ended with status {process.wait()}; see above")
+            raise RuntimeError(f"a reader ended with status {process.wait()}; see above")
         return json.loads(line)
 
     def __enter__(self) -> Self:
@@ -134,7 +136,7 @@ class Readers:
 @contextmanager
 def _publish(frame: DataFrame) -> Iterator[WrittenRows]:
     """The executors write the rows to shared memory, and readers attach to it."""
-    with publish(frame, progress=False) as published:
+    with bowstring.spark.publish(frame, progress=False) as published:
         yield WrittenRows("read_published", list(published.uris), published.nbytes)
 
 
@@ -149,7 +151,7 @@ def _collect_to_driver(frame: DataFrame) -> Iterator[WrittenRows]:
 @contextmanager
 def _write_parquet(frame: DataFrame) -> Iterator[WrittenRows]:
     """Spark writes files, and readers read them with pyarrow."""
-    folder = tempfile.mkdtemp(prefix="bowstring-demo-", dir=temporary_folder())
+    folder = tempfile.mkdtemp(prefix="bowstring-demo-")
     try:
         path = os.path.join(folder, "rows.parquet")
         frame.write.parquet(path)
@@ -178,7 +180,7 @@ def _serve_stream(table: Any) -> Iterator[str]:
             with pa.ipc.new_stream(self.wfile, table.schema) as writer:
                 writer.write_table(table)
 
-    with tempfile.TemporaryDirectory(prefix="bowstring-demo-", dir=temporary_folder()) as folder:
+    with tempfile.TemporaryDirectory(prefix="bowstring-demo-") as folder:
         path = os.path.join(folder, "socket")
         with _QuietServer(path, Handler) as server:
             threading.Thread(target=server.serve_forever, args=(_POLL_S,), daemon=True).start()
