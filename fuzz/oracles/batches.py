@@ -22,7 +22,6 @@ from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.validation import Validator
 from bowstring.ipc.message import CONTINUATION, is_file_start
-from bowstring.ipc.metadata import bulk_field_reader
 from bowstring.ipc.metadata.field import read_custom_metadata, read_field
 from bowstring.layouts import expansion_limits
 from fuzz.expectations import ALLOWED_ERRORS, LIMITS, MAX_ROWS, SAMPLE_ROWS, expect
@@ -37,7 +36,6 @@ WRITE_OPTIONS = (
     bs.ipc.IpcWriteOptions(compression="lz4"),
     bs.ipc.IpcWriteOptions(compression="zstd"),
 )
-bulk_field_reader._MIN_FIELDS = 1  # always decode fields in one pass
 expansion_limits.MAX_VALUES, expansion_limits.MAX_BYTES = 1 << 22, 1 << 27
 _PYARROW_INTERVAL = 16
 

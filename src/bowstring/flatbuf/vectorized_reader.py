@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from bowstring.flatbuf.bounds import is_valid_offset, is_valid_slot, is_valid_table, is_valid_vector, is_valid_vtable
 from bowstring.flatbuf.reader import Flatbuffer
-from bowstring.flatbuf.specs import ScalarSlot, String, SubTable, TableSpec, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.specs import ScalarSlot, String, TableSpec, TableVector, Vector
 
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -93,17 +93,6 @@ class VectorizedReader:
         starts = targets + 4
         is_valid = is_valid & is_valid_vector(starts, lengths, item_bytes, self.size)
         return VectorSpans(starts, lengths if is_valid.all() else np.where(is_valid, lengths, 0), is_valid)
-
-    def strings_equal(self, starts: IntArray, lengths: IntArray, text: bytes) -> BoolArray:
-        """Whether each string equals `text`; strings of its length must not exceed the flatbuffer in total."""
-        is_equal: BoolArray = (lengths == len(text)) & (starts + len(text) <= self.size)
-        # Invalid strings have the length 0 and are not read. The caller's bound on the total keeps the array, of shape
-        # (candidates, length), no larger than the flatbuffer.
-        if text:
-            rows = np.flatnonzero(is_equal)
-            candidates = self.bytes[starts[rows, None] + np.arange(len(text))]
-            is_equal[rows] = (candidates == np.frombuffer(text, _U8)).all(axis=1)
-        return is_equal
 
 
 def flatten_table_vectors(vectors: VectorSpans) -> tuple[IntArray, IntArray]:
@@ -183,12 +172,6 @@ class TableArray:
         is_absent = ~has_entry | (offsets == 0)
         return np.where(is_inside, self.positions + offsets, 0), self.is_valid & (is_inside | is_absent)
 
-    def is_absent(self, name: str) -> BoolArray:
-        """Whether each table is valid and has no such slot."""
-        positions, is_valid = self.locate_slot(name)
-        is_absent: BoolArray = is_valid & (positions == 0)
-        return is_absent
-
     def read_numbers(self, name: str) -> tuple[IntArray, BoolArray]:
         """Return the numbers of a slot, 0 or 1 for booleans, and whether each is absent or valid."""
         type_ = self._spec.slots[name].type
@@ -212,30 +195,6 @@ class TableArray:
         positions, is_valid = self.locate_slot(name)
         targets, is_in_bounds = self._reader.follow_offsets(positions)
         return targets, is_valid & is_in_bounds
-
-    def read_tables(self, name: str) -> TableArray:
-        """Return the tables of a slot; absent ones are not valid.
-
-        The tables of a union may differ in their members: `take` reads the tables of one member.
-        """
-        type_ = self._spec.slots[name].type
-        assert isinstance(type_, SubTable | UnionSlot)
-        spec = self._reader.specs[type_.spec] if isinstance(type_, SubTable) else TableSpec(name)
-        targets, is_valid = self.follow_offsets(name)
-        # The member of a union is not known here, so its table has no slots until `take` passes the specification.
-        return TableArray(self._reader, spec, targets, is_valid & (targets > 0))
-
-    def take(self, indices: IntArray, spec: TableSpec | None = None) -> TableArray:
-        """Return the tables at these indices, as another `spec` if given."""
-        selected = object.__new__(TableArray)
-        selected._reader = self._reader
-        selected._spec = self._spec if spec is None else spec
-        selected._shared = self._shared
-        selected.positions, selected.is_valid = self.positions[indices], self.is_valid[indices]
-        if self._shared is None:
-            selected._vtables, selected._vtable_sizes = self._vtables[indices], self._vtable_sizes[indices]
-            selected._sizes = self._sizes[indices]
-        return selected
 
 
 def _find_shared_vtable(reader: VectorizedReader, vtables: IntArray, positions: IntArray) -> _SharedVtable | None:

@@ -1,8 +1,6 @@
 """Schemas in metadata («Schema message»), and the positions of their columns in record batches.
 
-Users of a file with a thousand columns often need one of them, and reading all fields would take longer than everything
-else. The fields of a wide schema are therefore read on access. One vectorised pass over the `Field` tables counts the
-nodes and buffers of each column, which is all that the other columns require, and another one finds names.
+The fields of a wide schema are read on access; `field_tables` counts the nodes and buffers of the others.
 """
 
 from __future__ import annotations
@@ -13,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
-from typing import Any, TypeAlias, cast, overload
+from typing import Any, TypeAlias, overload
 
 import numpy as np
 
@@ -22,7 +20,6 @@ from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.bulk_field_reader import FieldTables, HeaderEntryCounts
 from bowstring.ipc.metadata.field import (
     DictionaryDeclaration,
     create_field_record,
@@ -30,6 +27,7 @@ from bowstring.ipc.metadata.field import (
     read_custom_metadata,
     read_field,
 )
+from bowstring.ipc.metadata.field_tables import FieldTables, HeaderEntryCounts
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
@@ -40,8 +38,6 @@ FieldEntry: TypeAlias = tuple[Field, tuple[DictionaryDeclaration, ...]]
 """A field and its dictionaries, in the order of a walk over its array."""
 _MAX_EAGER_FIELDS = 16
 """Reading so many fields one by one takes as long as the vectorised pass that counts nodes and buffers."""
-_MAX_INDIVIDUAL_READS = 16
-"""After this many individual fields of a wide schema, all are read at once."""
 
 
 class IpcFields(LazyFields):
@@ -85,11 +81,6 @@ class IpcFields(LazyFields):
     def get_entry(self, index: int) -> FieldEntry:
         """Return one field and its dictionaries, in the order of a walk over its array."""
         entry = self._entries.get(index)
-        if entry is None and len(self._entries) >= _MAX_INDIVIDUAL_READS:
-            assert self._tables is not None
-            fields, declarations = self._tables.fields_read_at_once
-            field = fields[index]
-            entry = None if field is None else (field, declarations.get(index, ()))
         if entry is None:
             entry = self._entries.setdefault(index, self._read_entry(index))
         return entry
@@ -107,13 +98,7 @@ class IpcFields(LazyFields):
     def all_entries(self) -> tuple[FieldEntry, ...]:
         """Return all fields and their dictionaries."""
         if self._all is None:
-            assert self._tables is not None
-            fields, declarations = self._tables.fields_read_at_once
-            entries = [None if field is None else (field, declarations.get(i, ())) for i, field in enumerate(fields)]
-            unread = [index for index, entry in enumerate(entries) if entry is None]
-            for index in sorted({*unread, *self._entries}):  # fields read before stay the same objects
-                entries[index] = self.get_entry(index)
-            self._all = tuple(cast("list[FieldEntry]", entries))
+            self._all = tuple(map(self.get_entry, range(len(self))))
         return self._all
 
     def header_entry_counts(self) -> HeaderEntryCounts:
