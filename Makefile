@@ -8,7 +8,8 @@ DEMO_READY := $(VENV)/.ready-demo
 DEMO_EXTRAS := cli,spark
 TRAINING_EXTRAS := test,training
 TRAINING_TESTS := tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md
-CODE := $(wildcard src tests examples/demo benchmarks fuzz docs/*.py conftest.py)
+NETWORKS := -e './networks[flight,ucx]'
+CODE := $(wildcard src tests networks examples/demo benchmarks fuzz docs/*.py conftest.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-spark test-training thorough lint check format docs bench fuzz soak dist venv clean
@@ -50,8 +51,9 @@ fuzz: $(READY) ## Fuzz the readers until interrupted; ARGS='--time 600' limits t
 soak: $(READY) ## Run servers and clients for an hour; ARGS='--time 60' limits the seconds.
 	@$(BIN)/python -m tests.sharing.soak $(ARGS)
 
-dist: $(READY) ## Build the wheel and the source distribution into dist/.
+dist: $(READY) ## Build the wheels and the source distributions into dist/.
 	@$(BIN)/python -m hatchling build
+	@cd networks && $(abspath $(BIN))/python -m hatchling build -d ../dist
 
 venv: $(READY) ## Create build/venv.
 
@@ -59,15 +61,15 @@ test-spark: build/spark-$(VERSION)/.ready ## Run the Spark tests with another Py
 	@build/spark-$(VERSION)/bin/python -m pytest -n 2 tests/spark $(ARGS)
 
 build/spark-%/.ready: VENV = build/spark-$*
-build/spark-%/.ready: pyproject.toml
-	$(call install,test,'pyspark==$*')
+build/spark-%/.ready: pyproject.toml networks/pyproject.toml
+	$(call install,test,$(NETWORKS) 'pyspark==$*')
 
 test-training: build/training/.ready ## Run the tests of data sets with PyTorch, XGBoost, LightGBM, scikit-learn.
 	@build/training/bin/python -m pytest -n 2 --thorough $(TRAINING_TESTS) $(ARGS)
 
 build/training/.ready: VENV = build/training
-build/training/.ready: pyproject.toml
-	$(call install,$(TRAINING_EXTRAS))
+build/training/.ready: pyproject.toml networks/pyproject.toml
+	$(call install,$(TRAINING_EXTRAS),$(NETWORKS))
 
 # The extras of the demo are among those of dev. pip adds what the virtual environment lacks.
 define install
@@ -81,8 +83,8 @@ define install
 	@touch $@
 endef
 
-$(READY): pyproject.toml
-	$(call install,dev)
+$(READY): pyproject.toml networks/pyproject.toml
+	$(call install,dev,$(NETWORKS))
 	@touch $(DEMO_READY)
 
 $(DEMO_READY): pyproject.toml

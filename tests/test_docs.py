@@ -26,7 +26,7 @@ from bowstring import datasets, ipc, sharing
 pytest_plugins = ["pytester"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("networks/*.md"), *REPOSITORY.glob("docs/**/*.md")])
 WITHOUT_EXAMPLE = {
     *(f"bowstring.spark.{name}" for name in ("publish", "publish_stream", "register", "session", "set_java_home")),
     *(f"bowstring.spark.{name}" for name in ("PublishedFrame", "read", "vacuum", "write")),

@@ -23,7 +23,8 @@ TRAINING = (
     "-m pytest -n 2 --thorough "
     "tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md"
 )
-DEV = ["-m pip install -q --disable-pip-version-check -e .[dev]"]
+NETWORKS = " -e ./networks[flight,ucx]"
+DEV = [f"-m pip install -q --disable-pip-version-check -e .[dev]{NETWORKS}"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_training_loops_are_tested_in_an_environment_of_their_own(tmp_path: Path
     run(tmp_path, ["make", "-s", "test-training"])
     lines = recorded_commands(tmp_path)
     assert lines[-1].strip() == TRAINING
-    assert [line for line in lines if "-m pip" in line] == [DEMO[0].replace("cli,spark", "test,training")]
+    assert [line for line in lines if "-m pip" in line] == [DEMO[0].replace("cli,spark", "test,training") + NETWORKS]
     assert not (tmp_path / ".venv").exists()
 
 
@@ -107,8 +108,9 @@ def copy_makefile(folder: Path) -> None:
     """Copy what `make` needs, and the Python: it fails if its arguments contain `$FAILS`."""
     if shutil.which("make") is None:
         pytest.skip("requires make")
-    for name in ("Makefile", "pyproject.toml"):
-        shutil.copy(ROOT / name, folder)
+    (folder / "networks").mkdir()
+    for name in ("Makefile", "pyproject.toml", "networks/pyproject.toml"):
+        shutil.copy(ROOT / name, folder / name)
     (folder / "python").write_text(PYTHON)
     (folder / "python").chmod(0o755)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.fabric.transport import FabricOptions
-from bowstring.transports.ucx.transport import UcxOptions
+from bowstring_networks.fabric.transport import FabricOptions
+from bowstring_networks.ucx.transport import UcxOptions
 
 
 def test_options_that_need_trusted_peers_are_off_by_default() -> None:

@@ -11,8 +11,8 @@ import pytest
 
 from bowstring.errors import ResourceError
 from bowstring.memory.region import Region
-from bowstring.transports.cuda.transport import DisconnectedUnixPeer
-from bowstring.transports.registered_memory import RegisteredHostMemory, RegisteredMemoryExporter
+from bowstring_networks.cuda.transport import DisconnectedUnixPeer
+from bowstring_networks.registered_memory import RegisteredHostMemory, RegisteredMemoryExporter
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 

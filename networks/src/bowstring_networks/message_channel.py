@@ -37,8 +37,8 @@ from bowstring.transports.base import (
     as_writable_bytes,
     strip_traceback,
 )
-from bowstring.transports.registered_memory import RegisteredMemoryExporter
-from bowstring.transports.timer import Timer
+from bowstring_networks.registered_memory import RegisteredMemoryExporter
+from bowstring_networks.timer import Timer
 
 RETRY_S = 0.001
 """The time after which a library that can't report when it can continue is called again."""

@@ -12,15 +12,15 @@ import pytest
 from bowstring.arrays.array import Array
 from bowstring.errors import BowstringError
 from bowstring.layouts.base import ArrayData
-from bowstring.memory import cuda
 from bowstring.memory.buffer import Buffer
+from bowstring_networks.cuda import driver
 
 
 @cache
 def no_gpu_reason() -> str | None:
     """Why no GPU can be used, None if one can."""
     try:
-        cuda.get_gpu(0).synchronize()
+        driver.get_gpu(0).synchronize()
     except BowstringError as error:
         return f"no usable CUDA device: {str(error).removeprefix('no usable CUDA device: ')}"
     return None
@@ -34,7 +34,7 @@ class CudaArray:
     """Numbers on a GPU, as CuPy and Numba export them."""
 
     def __init__(self, values: npt.NDArray[Any], **interface: Any) -> None:
-        gpu = cuda.get_gpu(0)
+        gpu = driver.get_gpu(0)
         self.allocation = gpu.allocate(values.nbytes)
         gpu.write(self.allocation.pointer, np.ascontiguousarray(values))
         self.__cuda_array_interface__ = {
@@ -59,7 +59,7 @@ def _upload_data(array: ArrayData) -> ArrayData:
 def _upload_buffer(buffer: Buffer | None) -> Buffer | None:
     if buffer is None or not buffer.size:
         return buffer
-    gpu = cuda.get_gpu(0)
+    gpu = driver.get_gpu(0)
     allocation = gpu.allocate(buffer.size)
     gpu.write(allocation.pointer, buffer.bytes)
     return Buffer(allocation.as_memory(buffer.size), 0, buffer.size)

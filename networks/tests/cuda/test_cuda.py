@@ -27,7 +27,6 @@ from bowstring.errors import (
     ResourceError,
     UnmetRequirementError,
 )
-from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, Device, DeviceRegion
 from bowstring.memory.region import Region
 from bowstring.sharing import Server, device_table
@@ -35,14 +34,15 @@ from bowstring.sharing.dataset_locations import sort_by_distance
 from bowstring.sharing.device_tables import DeviceBatch, DeviceTable
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import DirectionEnded
-from bowstring.transports.cuda.memory import CudaExporter, CudaRemoteHandle
-from bowstring.transports.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
-from bowstring.transports.registered_memory import RegisteredHostMemory, RegisteredMemoryExporter
 from bowstring.transports.registry import find_transport
 from bowstring.transports.sockets.unix import UNIX
 from bowstring.transports.tls import TlsOptions
+from bowstring_networks.cuda import driver
+from bowstring_networks.cuda.memory import CudaExporter, CudaRemoteHandle
+from bowstring_networks.cuda.transport import CUDA, CudaChannel, CudaOptions, CudaTransport
+from bowstring_networks.registered_memory import RegisteredHostMemory, RegisteredMemoryExporter
+from networks.tests.cuda.cuda_arrays import needs_no_gpu
 from tests.interop.test_device_arrays import DEVICE, POINTER, move_to_device
-from tests.transports.cuda.cuda_arrays import needs_no_gpu
 
 IPC_HANDLE, UUID = bytes(range(64)), bytes(range(16))
 TRANSPORT = CudaTransport(CudaOptions(shares_memory=True))
@@ -108,23 +108,23 @@ def test_a_malformed_handle_is_rejected(handle: bytes, problem: str) -> None:
 @needs_package
 def test_a_handle_reaches_the_driver_unchanged() -> None:
     # What `Gpu.open_ipc_handle` and `Gpu.export_ipc_handle` do, with the structure of the package.
-    driver = importlib.import_module("cuda.bindings.driver")
-    structure = driver.CUipcMemHandle()
-    ctypes.memmove(structure.getPtr(), IPC_HANDLE, cuda.HANDLE_BYTES)
-    assert ctypes.string_at(structure.getPtr(), cuda.HANDLE_BYTES) == IPC_HANDLE
-    assert driver.CU_IPC_HANDLE_SIZE == cuda.HANDLE_BYTES
+    package = importlib.import_module("cuda.bindings.driver")
+    structure = package.CUipcMemHandle()
+    ctypes.memmove(structure.getPtr(), IPC_HANDLE, driver.HANDLE_BYTES)
+    assert ctypes.string_at(structure.getPtr(), driver.HANDLE_BYTES) == IPC_HANDLE
+    assert package.CU_IPC_HANDLE_SIZE == driver.HANDLE_BYTES
 
 
 @needs_package
 def test_the_package_has_every_function_and_constant() -> None:
-    driver = importlib.import_module("cuda.bindings.driver")
-    functions = set(re.findall(r'"(cu[A-Z]\w+)"', Path(cuda.__file__).read_text(encoding="utf-8")))
+    package = importlib.import_module("cuda.bindings.driver")
+    functions = set(re.findall(r'"(cu[A-Z]\w+)"', Path(driver.__file__).read_text(encoding="utf-8")))
     assert len(functions) > 15
     for function in functions:
-        assert callable(getattr(driver, function)), function
-    assert int(driver.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == cuda._LAZY_ENABLE_PEER_ACCESS
-    assert driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
-    names = {driver.CUresult(status).name.removeprefix("CUDA_ERROR_") for status in cuda._UNUSABLE}
+        assert callable(getattr(package, function)), function
+    assert int(package.CUipcMem_flags.CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == driver._LAZY_ENABLE_PEER_ACCESS
+    assert package.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    names = {package.CUresult(status).name.removeprefix("CUDA_ERROR_") for status in driver._UNUSABLE}
     assert names == {
         "NOT_INITIALIZED",
         "DEINITIALIZED",
@@ -143,7 +143,9 @@ def test_the_package_has_every_function_and_constant() -> None:
 
 def test_a_missing_package_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cuda.bindings", None)
-    with pytest.raises(MissingExtraError, match=r"cuda-bindings is not installed: pip install 'bowstring\[cuda\]'"):
+    with pytest.raises(
+        MissingExtraError, match=r"cuda-bindings is not installed: pip install 'bowstring-networks\[cuda\]'"
+    ):
         TRANSPORT.listen()
 
 
@@ -263,7 +265,7 @@ class HostGpu:
 def test_bytes_that_do_not_fit_the_registered_memory_have_zeros_between_the_buffers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(cuda, "get_gpu", lambda _: HostGpu())
+    monkeypatch.setattr(driver, "get_gpu", lambda _: HostGpu())
     exporter = CudaExporter(RegisteredHostMemory(memoryview(bytearray(64)), 0, "cuda"))
     (stored,) = new_device_table().to_parts("name")
     content = bytes(exporter.read(stored.region, 0, stored.size_bytes))

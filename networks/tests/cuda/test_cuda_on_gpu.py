@@ -14,17 +14,17 @@ import pytest
 import bowstring as bs
 from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.interop.device_arrays import import_device_array, to_host
-from bowstring.memory import cuda
 from bowstring.memory.device import CUDA as CUDA_TYPE, DeviceMemory
 from bowstring.memory.region import Region
 from bowstring.sharing import Server, device_table
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.testing.transport_conformance import CONTENT, ExportedMemoryConformance, TransportConformance
-from bowstring.transports.cuda.memory import CudaExporter, CudaRemoteHandle, RegisteredCudaMemory, RemoteCudaMemory
-from bowstring.transports.cuda.transport import CUDA, CudaOptions, CudaTransport
+from bowstring_networks.cuda import driver
+from bowstring_networks.cuda.memory import CudaExporter, CudaRemoteHandle, RegisteredCudaMemory, RemoteCudaMemory
+from bowstring_networks.cuda.transport import CUDA, CudaOptions, CudaTransport
+from networks.tests.cuda.cuda_arrays import CudaArray, needs_gpu, upload
 from tests.polling import wait_until
 from tests.transports.conformance import StreamConformance
-from tests.transports.cuda.cuda_arrays import CudaArray, needs_gpu, upload
 
 pytestmark = needs_gpu
 
@@ -37,7 +37,7 @@ import gc, sys
 import bowstring as bs
 from bowstring.errors import InvalidArgumentError
 from bowstring.interop.device_arrays import import_device_array, to_host
-from bowstring.transports.cuda.transport import CUDA, CudaOptions
+from bowstring_networks.cuda.transport import CUDA, CudaOptions
 CUDA.configure(CudaOptions(shares_memory=True))
 with bs.connect(sys.argv[1]) as dataset:
     table = dataset.read_all()
@@ -69,7 +69,7 @@ class TestCudaMemory(ExportedMemoryConformance):
 
     def read_view(self, view: Any, offset_bytes: int, length_bytes: int) -> bytes:
         assert isinstance(view, DeviceMemory)
-        return bytes(cuda.copy_to_host(view, offset_bytes, length_bytes))
+        return bytes(driver.copy_to_host(view, offset_bytes, length_bytes))
 
 
 class TestCudaTransport(TransportConformance, StreamConformance):
@@ -189,7 +189,7 @@ def test_a_batch_that_does_not_fit_is_sent_as_bytes(server: Server) -> None:
 
 
 def test_memory_is_freed_after_a_pause(server: Server) -> None:
-    with bs.connect(server.add("table", table())) as dataset, cuda.pause_frees():
+    with bs.connect(server.add("table", table())) as dataset, driver.pause_frees():
         batches = dataset.to_batches()
         del batches
         gc.collect()
@@ -200,7 +200,7 @@ def test_memory_is_freed_after_a_pause(server: Server) -> None:
 def test_a_handle_can_t_claim_more_than_its_allocation() -> None:
     registered_memory = RegisteredCudaMemory(0, 1 << 20)
     handle = CudaRemoteHandle.decode(registered_memory.handle)
-    assert handle.size_bytes == registered_memory.allocation.size_bytes == cuda.ALLOCATION_BYTES
+    assert handle.size_bytes == registered_memory.allocation.size_bytes == driver.ALLOCATION_BYTES
     assert handle.uuid is not None
     claimed = CudaRemoteHandle(handle.ipc_handle, handle.size_bytes + 1, handle.uuid)
     with pytest.raises(ProtocolError, match=f"{handle.size_bytes + 1} bytes of an allocation that has"):
@@ -226,15 +226,15 @@ def test_a_handle_that_does_not_exist_is_an_error() -> None:
 def test_registered_memory_contains_zeros_until_it_is_filled() -> None:
     registered_memory = RegisteredCudaMemory(0, 1 << 20)
     memory = registered_memory.allocation.as_memory(registered_memory.allocation.size_bytes)
-    assert not any(cuda.copy_to_host(memory, 0, memory.size))
+    assert not any(driver.copy_to_host(memory, 0, memory.size))
     with Region.copy_of([CONTENT]) as region:
         address = CudaExporter(registered_memory).export(region).address
-    assert cuda.copy_to_host(memory, address, len(CONTENT)) == CONTENT
+    assert driver.copy_to_host(memory, address, len(CONTENT)) == CONTENT
 
 
 def test_every_device_is_found_by_its_uuid() -> None:
-    devices = [cuda.get_gpu(ordinal) for ordinal in range(cuda.count_gpus())]
-    assert [cuda.gpu_of_uuid(device.uuid) for device in devices] == devices
+    devices = [driver.get_gpu(ordinal) for ordinal in range(driver.count_gpus())]
+    assert [driver.gpu_of_uuid(device.uuid) for device in devices] == devices
     assert (devices[0].device.type, devices[0].device.id) == (CUDA_TYPE, 0)
     with pytest.raises(InvalidArgumentError, match="is not an address of CUDA"):
-        cuda.gpu_of_address(77)
+        driver.gpu_of_address(77)

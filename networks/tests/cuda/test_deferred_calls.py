@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from bowstring.errors import ResourceError, UnmetRequirementError
-from bowstring.memory import deferred_calls
-from bowstring.memory.deferred_calls import DeferredCalls
+from bowstring_networks.cuda import deferred_calls
+from bowstring_networks.cuda.deferred_calls import DeferredCalls
 from tests.polling import wait_until
 
 

@@ -10,10 +10,10 @@ from bowstring.errors import UnmetRequirementError, UnsupportedError
 from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.fabric import libfabric
-from bowstring.transports.fabric.channel import FabricChannel
-from bowstring.transports.fabric.endpoint import Domain
-from bowstring.transports.fabric.transport import FabricTransport
+from bowstring_networks.fabric import libfabric
+from bowstring_networks.fabric.channel import FabricChannel
+from bowstring_networks.fabric.endpoint import Domain
+from bowstring_networks.fabric.transport import FabricTransport
 
 
 def require_libfabric() -> None:

@@ -10,10 +10,10 @@ import pytest
 from bowstring.testing.transport_conformance import transfer_until_events
 from bowstring.transports.base import RECEIVE, SEND, Channel, MessageOffered, MessageReceived, TransportOptions
 from bowstring.transports.blocking import wait_for_interests
-from bowstring.transports.fabric.channel import FabricChannel
-from bowstring.transports.fabric.transport import FabricTransport
+from bowstring_networks.fabric.channel import FabricChannel
+from bowstring_networks.fabric.transport import FabricTransport
+from networks.tests.fabric.pairs import FabricPairs, require_libfabric
 from tests.polling import wait_until
-from tests.transports.fabric.pairs import FabricPairs, require_libfabric
 from tests.transports.forked_children import call_in_forked_child
 
 require_libfabric()

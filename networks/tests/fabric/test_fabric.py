@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bowstring.testing.transport_conformance import TransportConformance
-from bowstring.transports.fabric.transport import FabricOptions, FabricTransport
+from bowstring_networks.fabric.transport import FabricOptions, FabricTransport
+from networks.tests.fabric.pairs import FabricPairs, require_libfabric
 from tests.transports.conformance import StreamConformance
-from tests.transports.fabric.pairs import FabricPairs, require_libfabric
 
 require_libfabric()
 

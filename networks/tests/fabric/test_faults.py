@@ -24,16 +24,16 @@ from bowstring.transports.base import (
     TransportOptions,
 )
 from bowstring.transports.blocking import wait_for_interests
-from bowstring.transports.fabric import channel
-from bowstring.transports.fabric.channel import FabricChannel
-from bowstring.transports.fabric.control_socket import ControlSocket, Hello
-from bowstring.transports.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
-from bowstring.transports.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, FabricFrameKind, FrameLink
-from bowstring.transports.fabric.transport import FabricListener, FabricTransport
 from bowstring.transports.sockets.tcp_address import parse_address, resolve_host
+from bowstring_networks.fabric import channel
+from bowstring_networks.fabric.channel import FabricChannel
+from bowstring_networks.fabric.control_socket import ControlSocket, Hello
+from bowstring_networks.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
+from bowstring_networks.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, FabricFrameKind, FrameLink
+from bowstring_networks.fabric.transport import FabricListener, FabricTransport
+from networks.tests.fabric.pairs import require_libfabric, require_provider
 from tests.polling import wait_until
 from tests.transports.blocking import BlockingListener
-from tests.transports.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()
 
@@ -42,7 +42,7 @@ HEADER = struct.Struct("<B7xQQQQ")
 PEER = """
 import signal, sys
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.fabric.transport import FABRIC
+from bowstring_networks.fabric.transport import FABRIC
 channel = BlockingChannel.dial(FABRIC, sys.argv[1])
 channel.send([b"hello"])
 channel.channel.submit([bytes(1 << 20)], 5)

@@ -14,8 +14,8 @@ from bowstring.memory.region import Region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
-from bowstring.transports.fabric.transport import FabricListener, FabricOptions, FabricTransport
-from tests.transports.fabric.pairs import require_libfabric, require_provider
+from bowstring_networks.fabric.transport import FabricListener, FabricOptions, FabricTransport
+from networks.tests.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()
 

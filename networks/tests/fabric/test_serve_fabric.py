@@ -11,8 +11,8 @@ import pytest
 
 import bowstring as bs
 from bowstring.sharing.server.server import Server
-from bowstring.transports.fabric.transport import FABRIC, FabricOptions
-from tests.transports.fabric.pairs import require_libfabric, require_provider
+from bowstring_networks.fabric.transport import FABRIC, FabricOptions
+from networks.tests.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()
 

@@ -9,8 +9,8 @@ import pytest
 
 from bowstring.errors import InvalidArgumentError, UnmetRequirementError, UnsupportedError
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.fabric.transport import FabricOptions, FabricTransport, parse_fabric_address
 from bowstring.transports.tls import TlsOptions
+from bowstring_networks.fabric.transport import FabricOptions, FabricTransport, parse_fabric_address
 
 LISTEN_AND_DIAL = [lambda transport, *a: transport.listen(*a), lambda transport, *a: transport.dial(*a)]
 

@@ -33,19 +33,19 @@ from bowstring.errors import (
     NotFoundError,
 )
 from bowstring.sharing import DatasetLocations, Server
-from bowstring.sharing.flight.server import FlightServer, _disconnect_clients
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.tls import TlsOptions
+from bowstring_networks.flight.server import FlightServer, _disconnect_clients
+from networks.tests.ucx.ucp_processes import require_libucp
 from tests.ipc.remote_stores import serve_files
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 from tests.transports.certificates import Authority
-from tests.transports.ucx.ucp_processes import require_libucp
 
 SERVE_FLIGHT = """
 import bowstring as bs
-from bowstring.sharing.flight.server import FlightServer
+from bowstring_networks.flight.server import FlightServer
 batch = bs.record_batch({"a": list(range(1000)), "s": ["text", None, "", "more"] * 250})
 server = bs.serve({"t/1": bs.Table.from_batches([batch] * 3)}, addresses={"unix": None, "tcp": None})
 flight = FlightServer(server)
@@ -121,11 +121,11 @@ send(reference.port)
 receive()
 """
 SERVE_LARGE_TABLE = """
-import bowstring as bs, bowstring.sharing.flight.server, numpy as np
-bowstring.sharing.flight.server._CLOSE_TIMEOUT_S = 0.3
+import bowstring as bs, bowstring_networks.flight.server, numpy as np
+bowstring_networks.flight.server._CLOSE_TIMEOUT_S = 0.3
 table = bs.table({"a": np.zeros(1 << 21)})
 server = bs.serve({"t": bs.Table.from_batches(table.to_batches() * 8)})
-served = bowstring.sharing.flight.server.FlightServer(server)
+served = bowstring_networks.flight.server.FlightServer(server)
 send(served.location)
 receive()
 """
@@ -435,7 +435,7 @@ def test_dictionaries_large_batches_and_files_are_sent_by_doget(
     with bs.new_file(tmp_path / "file.arrow", TABLE.schema) as writer:
         writer.write(TABLE)
     server.add("file", tmp_path / "file.arrow")
-    monkeypatch.setattr("bowstring.sharing.flight.server._MAX_MESSAGE_BYTES", 3000)
+    monkeypatch.setattr("bowstring_networks.flight.server._MAX_MESSAGE_BYTES", 3000)
     client = flight.FlightClient(flight_server.location)
     assert client.do_get(flight.Ticket("dictionaries")).read_all()["d"].to_pylist() == ["a", "b", "c", "d", "c"]
     assert client.do_get(flight.Ticket("empty")).read_all().num_rows == 0
@@ -596,9 +596,9 @@ def test_a_malformed_uri_of_a_flight_server_is_rejected(uri: str) -> None:
 
 def test_pyarrow_is_optional(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.flight", None)
-    with pytest.raises(MissingExtraError, match=r"bowstring\[flight\]"):
+    with pytest.raises(MissingExtraError, match=r"bowstring-networks\[flight\]"):
         bs.connect("grpc://127.0.0.1:1/t")
-    with Server() as server, pytest.raises(MissingExtraError, match=r"bowstring\[flight\]"):
+    with Server() as server, pytest.raises(MissingExtraError, match=r"bowstring-networks\[flight\]"):
         FlightServer(server)
 
 

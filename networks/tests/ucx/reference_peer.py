@@ -42,11 +42,11 @@ import pyarrow as pa
 
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, BatchHeaderValues, HeaderReader
-from bowstring.transports.ucx import ucp
-from bowstring.transports.ucx.arguments import send_buffer_arguments
-from bowstring.transports.ucx.context import Context
-from bowstring.transports.ucx.libucp import ErrorMode, Feature
-from bowstring.transports.ucx.ucp import ActiveMessage, ConnectionRequest, Request, UcpEndpoint, UcpListener, Worker
+from bowstring_networks.ucx import ucp
+from bowstring_networks.ucx.arguments import send_buffer_arguments
+from bowstring_networks.ucx.context import Context
+from bowstring_networks.ucx.libucp import ErrorMode, Feature
+from bowstring_networks.ucx.ucp import ActiveMessage, ConnectionRequest, Request, UcpEndpoint, UcpListener, Worker
 
 WANT_DATA_TAG = 0x0000_0DEA_DBA0_BAB0
 WANT_CTRL_TAG = 0xFFFF_FDEA_DBA0_BAB0

@@ -25,14 +25,14 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import InvalidDataError, ProtocolError
 from bowstring.transports.base import Channel, DirectionEnded, MessageReceived
 from bowstring.transports.session import Session, SessionFailed
-from bowstring.transports.ucx.transport import UcxListener, UcxTransport
-from tests.transports.ucx.ucp_processes import TIMEOUT_S, require_libucp
+from bowstring_networks.ucx.transport import UcxListener, UcxTransport
+from networks.tests.ucx.ucp_processes import TIMEOUT_S, require_libucp
 
 pa = pytest.importorskip("pyarrow")
 require_libucp()
 
-from tests.transports.ucx import reference_peer  # noqa: E402 - needs pyarrow and libucp
-from tests.transports.ucx.reference_peer import WANT_CTRL_TAG, WANT_DATA_TAG, body_length  # noqa: E402
+from networks.tests.ucx import reference_peer  # noqa: E402 - needs pyarrow and libucp
+from networks.tests.ucx.reference_peer import WANT_CTRL_TAG, WANT_DATA_TAG, body_length  # noqa: E402
 
 PROGRAM = [sys.executable, "-m", reference_peer.__name__]
 TICKETS = [("example", 300_000), ("tiny", 9)]

@@ -12,16 +12,16 @@ import pytest
 
 import bowstring as bs
 from bowstring.sharing.server.server import Server
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
+from networks.tests.ucx.ucp_processes import require_libucp
 from tests.sharing.python_process import PythonProcess
-from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
 
 CLIENT = """
 import sys
 import bowstring as bs
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
 UCX.configure(UcxOptions(shares_memory=sys.argv[2] == "shared"))
 with bs.connect(sys.argv[1]) as dataset:
     table = dataset.read_all()
@@ -81,7 +81,7 @@ COPYING_CLIENT = """
 import sys
 import bowstring as bs
 from bowstring.sharing.client.connection import Connection
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
 
 UCX.configure(UcxOptions(shares_memory=True))
 connections = []

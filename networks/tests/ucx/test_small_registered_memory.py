@@ -10,10 +10,10 @@ import pytest
 
 import bowstring as bs
 from bowstring.sharing.server.server import Server
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
+from networks.tests.ucx.ucp_processes import require_libucp
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
-from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
 
@@ -22,7 +22,7 @@ NUM_TABLES, ROWS = 8, 1 << 19  # of 4 MB: the memory holds three with their meta
 CLIENT = """
 import bowstring as bs
 from bowstring.sharing.client.connection import Connection
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
 
 UCX.configure(UcxOptions(shares_memory=True))
 connections = []

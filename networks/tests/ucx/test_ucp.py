@@ -24,12 +24,11 @@ from bowstring.errors import (
     UnsupportedError,
 )
 from bowstring.testing.descriptors import count_open_descriptors
-from bowstring.transports.ucx import ucp
-from bowstring.transports.ucx.context import Context
-from bowstring.transports.ucx.libucp import ErrorMode, StatusCode
-from bowstring.transports.ucx.ucp import RemoteKey, UcpEndpoint, UcpListener, Worker
-from tests.polling import wait_until
-from tests.transports.ucx.ucp_processes import (
+from bowstring_networks.ucx import ucp
+from bowstring_networks.ucx.context import Context
+from bowstring_networks.ucx.libucp import ErrorMode, StatusCode
+from bowstring_networks.ucx.ucp import RemoteKey, UcpEndpoint, UcpListener, Worker
+from networks.tests.ucx.ucp_processes import (
     BODY_TAG,
     DONE_TAG,
     FEATURES,
@@ -44,6 +43,7 @@ from tests.transports.ucx.ucp_processes import (
     receive_tagged,
     require_libucp,
 )
+from tests.polling import wait_until
 
 require_libucp()
 
@@ -460,7 +460,7 @@ def test_another_library_cannot_be_loaded_beside_the_first() -> None:
 def test_the_error_names_a_library_that_is_not_libucp() -> None:
     code = """
 from bowstring.errors import UnmetRequirementError
-from bowstring.transports.ucx import libucp
+from bowstring_networks.ucx import libucp
 for name in ("libc.so.6", "/no/such/libucp.so"):
     try:
         libucp.load(name)
@@ -477,11 +477,11 @@ def test_without_the_wheel_the_error_names_the_extra() -> None:
     code = """
 import importlib.util
 importlib.util.find_spec = lambda name: None
-from bowstring.transports.ucx import libucp
+from bowstring_networks.ucx import libucp
 try:
     libucp.load()
 except ImportError as error:
     print(error)
 """
     output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "bowstring[ucx]" in output
+    assert "./networks[ucx]" in output

@@ -10,13 +10,13 @@ from bowstring.errors import ConnectionLostError, InvalidArgumentError, Resource
 from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.ucx.channel import UcxChannel
-from bowstring.transports.ucx.transport import UcxTransport
-from bowstring.transports.ucx.ucp import ConnectionRequest, Worker
+from bowstring_networks.ucx.channel import UcxChannel
+from bowstring_networks.ucx.transport import UcxTransport
+from bowstring_networks.ucx.ucp import ConnectionRequest, Worker
+from networks.tests.ucx.ucp_processes import require_libucp
 from tests.transports.blocking import flush
 from tests.transports.conformance import StreamConformance
 from tests.transports.forked_children import call_in_forked_child
-from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
 

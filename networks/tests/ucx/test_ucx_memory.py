@@ -16,13 +16,13 @@ from bowstring.memory.region import Region
 from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, DirectionEnded, Event, ExportedRegion
 from bowstring.transports.blocking import dial
-from bowstring.transports.registered_memory import RegisteredMemory, RegisteredMemoryExporter
-from bowstring.transports.ucx.channel import UcxChannel
-from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
-from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
-from bowstring.transports.ucx.transport import UCX, UcxListener, UcxOptions, UcxTransport
-from tests.transports.ucx.ucp_processes import require_libucp
+from bowstring_networks.registered_memory import RegisteredMemory, RegisteredMemoryExporter
+from bowstring_networks.ucx.channel import UcxChannel
+from bowstring_networks.ucx.context import DEFAULT_FEATURES, Context
+from bowstring_networks.ucx.libucp import Feature
+from bowstring_networks.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
+from bowstring_networks.ucx.transport import UCX, UcxListener, UcxOptions, UcxTransport
+from networks.tests.ucx.ucp_processes import require_libucp
 
 require_libucp()
 
@@ -30,7 +30,7 @@ CONTENT = bytes(range(256)) * 64
 REPLACING_SERVER = """
 import sys
 import bowstring, numpy as np
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
 
 UCX.configure(UcxOptions(shares_memory=True))
 with bowstring.serve({"first": bowstring.table({"x": np.full(100_000, 1)})}, "127.0.0.1:0", scheme="ucx") as server:

@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 
 from bowstring.errors import MissingExtraError, UnmetRequirementError
-from bowstring.transports.ucx import libucp
-from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context, UcpMemory
-from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.ucp import Request, TaggedMessage, UcpEndpoint, Worker
+from bowstring_networks.ucx import libucp
+from bowstring_networks.ucx.context import DEFAULT_FEATURES, Context, UcpMemory
+from bowstring_networks.ucx.libucp import Feature
+from bowstring_networks.ucx.ucp import Request, TaggedMessage, UcpEndpoint, Worker
 
 FEATURES = DEFAULT_FEATURES | Feature.RMA
 TIMEOUT_S = 30.0

@@ -26,8 +26,8 @@ from bowstring.errors import (
     UnmetRequirementError,
     require_package,
 )
-from bowstring.memory.deferred_calls import DeferredCalls
 from bowstring.memory.device import CUDA, Device, DeviceMemory
+from bowstring_networks.cuda.deferred_calls import DeferredCalls
 
 HANDLE_BYTES = 64
 """The size of an IPC handle (`CU_IPC_HANDLE_SIZE`)."""
@@ -45,7 +45,7 @@ _DEFERRED_CALLS = DeferredCalls()
 
 
 def _load_driver() -> Any:
-    with require_package("cuda-bindings", "cuda"):
+    with require_package("cuda-bindings", "cuda", "bowstring-networks"):
         from cuda.bindings import driver
     return driver
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from bowstring.errors import ClosedError, InvalidArgumentError, ProtocolError, ResourceError
-from bowstring.memory import cuda
 from bowstring.memory.device import DeviceMemory, DeviceRegion, device_pointer
 from bowstring.memory.region import Region
 from bowstring.transports.base import Extent, Fetch
-from bowstring.transports.registered_memory import (
+from bowstring_networks.cuda import driver
+from bowstring_networks.registered_memory import (
     RegisteredMemory,
     RegisteredMemoryExporter,
     RemoteRegisteredMemory,
@@ -35,7 +35,7 @@ _MAGIC = b"bowstrin"
 _MAX_BYTES = 1 << 48  # more than any device has
 
 _allocations_lock = threading.Lock()
-_allocations: weakref.WeakValueDictionary[bytes, cuda.Allocation] = weakref.WeakValueDictionary()
+_allocations: weakref.WeakValueDictionary[bytes, driver.Allocation] = weakref.WeakValueDictionary()
 """The allocations that this process has exported or mapped, by IPC handle: a process can't open its own, and maps
 others once."""
 
@@ -57,18 +57,18 @@ class CudaRemoteHandle:
     @classmethod
     def decode(cls, handle: bytes) -> Self:
         """Decode a handle. Raises `ProtocolError` if it is malformed."""
-        trailer, expected = handle[cuda.HANDLE_BYTES :], cuda.HANDLE_BYTES + _TRAILER.size
-        if len(handle) == cuda.HANDLE_BYTES:
+        trailer, expected = handle[driver.HANDLE_BYTES :], driver.HANDLE_BYTES + _TRAILER.size
+        if len(handle) == driver.HANDLE_BYTES:
             return cls(handle)
         if len(handle) != expected or not trailer.endswith(_MAGIC):
             raise ProtocolError(
-                f"cuda: remote_handle: expected {cuda.HANDLE_BYTES} bytes, or {expected} that end with "
+                f"cuda: remote_handle: expected {driver.HANDLE_BYTES} bytes, or {expected} that end with "
                 f"{_MAGIC.decode()}, found {len(handle)}"
             )
         size_bytes, uuid, _ = _TRAILER.unpack(trailer)
         if not 0 < size_bytes <= _MAX_BYTES:
             raise ProtocolError(f"cuda: remote_handle: expected a size from 1 to {_MAX_BYTES}, found {size_bytes}")
-        return cls(handle[: cuda.HANDLE_BYTES], size_bytes, uuid)
+        return cls(handle[: driver.HANDLE_BYTES], size_bytes, uuid)
 
 
 class RegisteredCudaMemory(RegisteredMemory):
@@ -77,10 +77,10 @@ class RegisteredCudaMemory(RegisteredMemory):
     is_mapped_by_clients: ClassVar[bool] = True
 
     def __init__(self, device: int, size_bytes: int) -> None:
-        """Allocate. Raises `InvalidArgumentError` for wrong arguments, and errors of `bowstring.memory.cuda`."""
+        """Allocate. Raises `InvalidArgumentError` for wrong arguments, and errors of `cuda.driver`."""
         if not 0 < size_bytes <= _MAX_BYTES:
             raise InvalidArgumentError(f"cuda: registered_bytes: expected 1 to {_MAX_BYTES}, found {size_bytes}")
-        gpu = cuda.get_gpu(device)
+        gpu = driver.get_gpu(device)
         self.allocation = gpu.allocate(size_bytes)
         super().__init__(self.allocation.size_bytes, 0, "cuda")
         ipc_handle = gpu.export_ipc_handle(self.allocation)
@@ -115,7 +115,7 @@ class CudaExporter(RegisteredMemoryExporter):
     def read(self, region: Region, offset_bytes: int, size_bytes: int) -> bytearray:
         """As `MemoryExporter.read`: a copy, with zeros between the buffers of the region."""
         assert isinstance(region, DeviceRegion)
-        copy, gpu = bytearray(size_bytes), cuda.get_gpu(region.device.id)
+        copy, gpu = bytearray(size_bytes), driver.get_gpu(region.device.id)
         gpu.synchronize()  # the streams that write the buffers
         for start, buffer in region.buffers:
             position = start - offset_bytes
@@ -132,7 +132,7 @@ class RemoteCudaMemory(RemoteRegisteredMemory):
     outlives_connection: ClassVar[bool] = False  # the server fills the memory again
 
     def __init__(self, handle: bytes, device: int) -> None:
-        """Map the allocation. Raises `ProtocolError` for a malformed handle, and errors of `bowstring.memory.cuda`."""
+        """Map the allocation. Raises `ProtocolError` for a malformed handle, and errors of `cuda.driver`."""
         decoded = CudaRemoteHandle.decode(handle)
         allocation = _open_allocation(decoded, device)
         size_bytes = allocation.size_bytes if decoded.size_bytes is None else decoded.size_bytes
@@ -163,10 +163,10 @@ class RemoteCudaMemory(RemoteRegisteredMemory):
         self._memory = None
 
 
-def _open_allocation(handle: CudaRemoteHandle, device: int) -> cuda.Allocation:
+def _open_allocation(handle: CudaRemoteHandle, device: int) -> driver.Allocation:
     with _allocations_lock:
         allocation = _allocations.get(handle.ipc_handle)
         if allocation is None:
-            gpu = cuda.get_gpu(device) if handle.uuid is None else cuda.gpu_of_uuid(handle.uuid)
+            gpu = driver.get_gpu(device) if handle.uuid is None else driver.gpu_of_uuid(handle.uuid)
             allocation = _allocations[handle.ipc_handle] = gpu.open_ipc_handle(handle.ipc_handle)
         return allocation

@@ -26,9 +26,9 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.cuda.memory import CudaExporter, RegisteredCudaMemory, RemoteCudaMemory
-from bowstring.transports.registered_memory import DisconnectedPeer
 from bowstring.transports.sockets.unix import UnixChannel, UnixListener, unix_address_scope
+from bowstring_networks.cuda.memory import CudaExporter, RegisteredCudaMemory, RemoteCudaMemory
+from bowstring_networks.registered_memory import DisconnectedPeer
 
 # What a peer has sent is read only to see the end after it; this much at a time does not block the caller.
 _DISCARDED_BYTES, _MAX_DISCARDS = 1 << 16, 64
@@ -146,7 +146,7 @@ class CudaTransport(Transport):
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> CudaListener:
         """As `Transport.listen`; the default is a new abstract address.
 
-        Raises `InvalidArgumentError` unless `CudaOptions.shares_memory` is set, and errors of `bowstring.memory.cuda`.
+        Raises `InvalidArgumentError` unless `CudaOptions.shares_memory` is set, and errors of `cuda.driver`.
         """
         return CudaListener(address, _refuse_regions(options), self._get_checked_settings())
 
@@ -156,7 +156,7 @@ class CudaTransport(Transport):
         return CudaChannel.dial(address, _refuse_regions(options))
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteCudaMemory | None:  # noqa: ARG002
-        """As `Transport.open_remote_memory`. Raises errors of `bowstring.memory.cuda`."""
+        """As `Transport.open_remote_memory`. Raises errors of `cuda.driver`."""
         return None if remote_handle is None else RemoteCudaMemory(remote_handle, self._get_checked_settings().device)
 
     def address_scope(self, address: str) -> str | None:
@@ -167,7 +167,7 @@ class CudaTransport(Transport):
         if not self.settings.shares_memory:
             raise InvalidArgumentError(
                 "cuda+unix: CUDA maps memory writable, so peers have to be trusted: allow it with "
-                "CUDA.configure(CudaOptions(shares_memory=True)) of bowstring.transports.cuda.transport"
+                "CUDA.configure(CudaOptions(shares_memory=True)) of bowstring_networks.cuda.transport"
             )
         return self.settings
 

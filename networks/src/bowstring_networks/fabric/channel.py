@@ -16,10 +16,10 @@ from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
 from bowstring.memory.buffer import Memory
 from bowstring.transports.base import RECEIVE, ChannelTraits, Event, Interest, MessageReceived, TransportOptions
-from bowstring.transports.fabric.control_socket import ControlSocket
-from bowstring.transports.fabric.endpoint import Endpoint, Operation
-from bowstring.transports.fabric.frame_link import MAX_MESSAGE_NUMBER, FabricFrameKind, Frame, FrameLink
-from bowstring.transports.message_channel import (
+from bowstring_networks.fabric.control_socket import ControlSocket
+from bowstring_networks.fabric.endpoint import Endpoint, Operation
+from bowstring_networks.fabric.frame_link import MAX_MESSAGE_NUMBER, FabricFrameKind, Frame, FrameLink
+from bowstring_networks.message_channel import (
     MAX_SEND_WAIT_S,
     RETRY_S,
     MessageChannel,

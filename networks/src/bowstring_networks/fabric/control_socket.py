@@ -15,9 +15,9 @@ from typing import NamedTuple
 from bowstring.errors import BowstringError, ProtocolError, translate_os_error
 from bowstring.memory.closable import Closable
 from bowstring.transports.base import RECEIVE, SEND, Interest
-from bowstring.transports.fabric.endpoint import MAX_ADDRESS_BYTES
 from bowstring.transports.sockets.tcp_address import SocketAddress
 from bowstring.transports.sockets.tcp_connector import TcpConnector
+from bowstring_networks.fabric.endpoint import MAX_ADDRESS_BYTES
 
 _HELLO = struct.Struct("<4sHHII")
 _MAGIC = b"BWF1"

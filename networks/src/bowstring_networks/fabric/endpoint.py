@@ -33,7 +33,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable, call_on_error
-from bowstring.transports.fabric import libfabric
+from bowstring_networks.fabric import libfabric
 
 FAULTY_PROVIDERS = {
     "shm": "it loses messages that arrive early, and leaves files in /dev/shm",

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from bowstring.errors import BowstringError, ProtocolError
 from bowstring.memory.buffer import Memory
-from bowstring.transports.fabric.control_socket import Hello
-from bowstring.transports.fabric.endpoint import TAG_BITS, Endpoint, Operation
+from bowstring_networks.fabric.control_socket import Hello
+from bowstring_networks.fabric.endpoint import TAG_BITS, Endpoint, Operation
 
 _HEADER = struct.Struct("<B7xQQQQ")
 # Most headers of batches fit a frame; longer messages are announced and sent in parts.

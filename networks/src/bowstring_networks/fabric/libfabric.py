@@ -4,7 +4,7 @@ Most calls of libfabric are inline functions of its headers that call through ta
 tables and objects are declared here as far as they are used. Structures that libfabric allocates may be longer: later
 versions append fields.
 
-Nothing here checks arguments, and libfabric does not either. `bowstring.transports.fabric.endpoint` does.
+Nothing here checks arguments, and libfabric does not either. `bowstring_networks.fabric.endpoint` does.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_ssize_t, c_u
 from typing import Any
 
 from bowstring.errors import UnmetRequirementError
-from bowstring.transports.c_structures import members
+from bowstring_networks.c_structures import members
 
 LIBRARY = "libfabric.so.1"
 # The oldest version that was tested.

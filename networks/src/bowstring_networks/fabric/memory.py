@@ -16,9 +16,9 @@ import threading
 from bowstring.errors import InvalidArgumentError, ProtocolError
 from bowstring.memory.buffer import Memory
 from bowstring.transports.base import Extent
-from bowstring.transports.fabric.channel import FabricChannel, FabricFetch
-from bowstring.transports.fabric.endpoint import Domain, MemoryRegistration
-from bowstring.transports.registered_memory import RegisteredHostMemory, RemoteRegisteredMemory
+from bowstring_networks.fabric.channel import FabricChannel, FabricFetch
+from bowstring_networks.fabric.endpoint import Domain, MemoryRegistration
+from bowstring_networks.registered_memory import RegisteredHostMemory, RemoteRegisteredMemory
 
 _HANDLE = struct.Struct("<QQQ")
 

@@ -26,11 +26,6 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.fabric import libfabric
-from bowstring.transports.fabric.channel import FabricChannel
-from bowstring.transports.fabric.control_socket import ControlSocket
-from bowstring.transports.fabric.endpoint import Domain, DomainPool, Endpoint, reject_faulty_provider
-from bowstring.transports.fabric.memory import RegisteredFabricMemory, RemoteFabricMemory
 from bowstring.transports.sockets.stream_listener import StreamListener
 from bowstring.transports.sockets.tcp_address import (
     SocketAddress,
@@ -39,6 +34,11 @@ from bowstring.transports.sockets.tcp_address import (
     parse_address,
     resolve_host,
 )
+from bowstring_networks.fabric import libfabric
+from bowstring_networks.fabric.channel import FabricChannel
+from bowstring_networks.fabric.control_socket import ControlSocket
+from bowstring_networks.fabric.endpoint import Domain, DomainPool, Endpoint, reject_faulty_provider
+from bowstring_networks.fabric.memory import RegisteredFabricMemory, RemoteFabricMemory
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
 _ADDRESS = re.compile(r"((?://)?[^/]+)/?([A-Za-z0-9_]+(?:;[A-Za-z0-9_]+)*)?")

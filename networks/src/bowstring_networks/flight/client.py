@@ -30,7 +30,11 @@ from bowstring.sharing.client.connection import ConnectionOptions
 from bowstring.sharing.client.dataset_reader import DatasetReader, with_shared_schema
 from bowstring.sharing.client.read_ahead import ReadAhead
 from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors, sort_by_distance
-from bowstring.sharing.flight.protocol import (
+from bowstring.sharing.signed_tickets import hide_signatures
+from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_scheme
+from bowstring.transports.base import strip_traceback
+from bowstring.transports.tls import TlsOptions
+from bowstring_networks.flight.protocol import (
     FLIGHT_SCHEMES,
     SAME_SERVER,
     TLS_SCHEME,
@@ -39,10 +43,6 @@ from bowstring.sharing.flight.protocol import (
     is_descriptor_error,
     parse_flight_uri,
 )
-from bowstring.sharing.signed_tickets import hide_signatures
-from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_scheme
-from bowstring.transports.base import strip_traceback
-from bowstring.transports.tls import TlsOptions
 
 # gRPC's default of 4 MiB is too little for `_MAX_ENDPOINTS` endpoints of some 250 bytes each.
 _MAX_INFO_BYTES = 16 << 20
@@ -222,7 +222,7 @@ class FlightDatasetReader(DatasetReader):
         del filters  # there are no files
         first_call, self._first_call = self._first_call, None
         for endpoint in self._endpoints:
-            if self._is_closed:
+            if self.is_closed:
                 raise ClosedError("the data set is closed")
             stream, first_call = first_call or self._do_get(endpoint), None
             if stream.schema != self.schema:
@@ -232,22 +232,20 @@ class FlightDatasetReader(DatasetReader):
                 ahead.interrupt = stream.cancel
             try:
                 for batch in stream:
-                    if self._is_closed:
+                    if self.is_closed:
                         raise ClosedError("the data set was closed while it was read")
                     yield with_shared_schema(batch, self.schema)
             finally:
                 stream.cancel()
 
     def close(self) -> None:
-        self._is_closed = True
+        super().close()
         for stream in list(self._streams):
             stream.cancel()
-        for ahead in list(self._read_aheads):
-            ahead.stop()
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the endpoints: unpickling, such as in another process, calls DoGet again."""
-        if self._is_closed:
+        if self.is_closed:
             raise ClosedError("the data set is closed")
         return FlightDatasetReader, (
             self._location,

@@ -37,7 +37,7 @@ _MAX_TEXT = 1000
 
 def import_flight() -> Any:
     """Return the module `pyarrow.flight`. Raises `MissingExtraError`."""
-    with require_package("pyarrow with Flight", "flight"):
+    with require_package("pyarrow with Flight", "flight", "bowstring-networks"):
         import pyarrow.flight
     return pyarrow.flight
 

@@ -23,7 +23,12 @@ from bowstring.errors import (
 )
 from bowstring.interop.c_data import export_stream
 from bowstring.memory.closable import Closable
-from bowstring.sharing.flight.protocol import (
+from bowstring.sharing.server.server import Server
+from bowstring.sharing.stored_parts import StoredPart, read_schema_and_batches
+from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
+from bowstring.transports.sockets.tcp_address import format_address, parse_address, resolve_host
+from bowstring.transports.tls import TlsOptions
+from bowstring_networks.flight.protocol import (
     SAME_SERVER,
     TLS_SCHEME,
     format_flight_uri,
@@ -31,11 +36,6 @@ from bowstring.sharing.flight.protocol import (
     import_flight,
     to_flight_error,
 )
-from bowstring.sharing.server.server import Server
-from bowstring.sharing.stored_parts import StoredPart, read_schema_and_batches
-from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
-from bowstring.transports.sockets.tcp_address import format_address, parse_address, resolve_host
-from bowstring.transports.tls import TlsOptions
 
 # As `max_ticket_bytes` of a server of the Dissociated IPC protocol.
 _MAX_TICKET_BYTES = 1 << 16

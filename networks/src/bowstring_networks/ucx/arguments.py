@@ -13,9 +13,9 @@ import numpy as np
 from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import InvalidArgumentError
 from bowstring.memory.buffer import Memory
-from bowstring.transports.message_channel import join_small_parts
 from bowstring.transports.sockets.tcp_address import resolve_host
-from bowstring.transports.ucx import libucp
+from bowstring_networks.message_channel import join_small_parts
+from bowstring_networks.ucx import libucp
 
 HostAndPort: TypeAlias = tuple[str, int]
 """Host and port."""

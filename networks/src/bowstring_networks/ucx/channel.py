@@ -19,14 +19,14 @@ from typing import NamedTuple, TypeAlias
 
 from bowstring.errors import BowstringError, ClosedError, LimitError, ProtocolError
 from bowstring.transports.base import RECEIVE, ChannelTraits, Event, Interest, MessageReceived, TransportOptions
-from bowstring.transports.message_channel import (
+from bowstring_networks.message_channel import (
     MAX_SEND_WAIT_S,
     MessageChannel,
     MessageReceiver,
     MessageSender,
     SubmittedMessage,
 )
-from bowstring.transports.ucx.ucp import ActiveMessage, Request, TaggedMessage, UcpEndpoint, Worker
+from bowstring_networks.ucx.ucp import ActiveMessage, Request, TaggedMessage, UcpEndpoint, Worker
 
 # The numbers of active messages, in docs/reference/transports.md.
 PLAIN_ID, END_ID = 0, 1

@@ -1,6 +1,6 @@
 """Contexts of UCP, and memory that peers may read.
 
-A `Context` has any number of workers (`bowstring.transports.ucx.ucp`). It is closed explicitly or at interpreter exit.
+A `Context` has any number of workers (`bowstring_networks.ucx.ucp`). It is closed explicitly or at interpreter exit.
 After a fork, contexts and all that belongs to them belong to the parent: in the child `close` does nothing, and
 everything else raises `ClosedError`. A child that is forked while a context is open cannot use UCX at all.
 
@@ -33,9 +33,9 @@ from bowstring.errors import (
     UnsupportedError,
 )
 from bowstring.memory.closable import Closable
-from bowstring.transports.ucx import libucp
-from bowstring.transports.ucx.arguments import encode_option, read_handle
-from bowstring.transports.ucx.libucp import Feature, StatusCode
+from bowstring_networks.ucx import libucp
+from bowstring_networks.ucx.arguments import encode_option, read_handle
+from bowstring_networks.ucx.libucp import Feature, StatusCode
 
 DEFAULT_FEATURES = Feature.TAG | Feature.ACTIVE_MESSAGES | Feature.WAKEUP
 DEFAULT_OPTIONS = {

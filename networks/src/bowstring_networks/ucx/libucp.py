@@ -4,7 +4,7 @@
 1.22. Later versions only append fields, and each structure has a mask of the fields in use, so the library may be older
 (1.12 or later) or newer.
 
-Nothing here checks arguments, and libucp does not either: a wrong one ends the process. `bowstring.transports.ucx.ucp`
+Nothing here checks arguments, and libucp does not either: a wrong one ends the process. `bowstring_networks.ucx.ucp`
 does.
 """
 
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
-from bowstring.transports.c_structures import members
+from bowstring_networks.c_structures import members
 
 _WHEEL = "libucx"
 _WHEEL_LIBRARIES = ("libucs.so.0", "libuct.so.0", "libucp.so.0")
@@ -384,7 +384,7 @@ def _find_wheel_folder() -> Path:
         folder = Path(location) / "lib"
         if (folder / _WHEEL_LIBRARIES[-1]).is_file():
             return folder
-    raise MissingExtraError.for_package("libucx-cu12", "ucx")
+    raise MissingExtraError.for_package("libucx-cu12", "ucx", "bowstring-networks")
 
 
 @contextmanager

@@ -17,10 +17,10 @@ from typing import ClassVar
 from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError
 from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.transports.base import UNKNOWN_BYTES, Extent, Fetch
-from bowstring.transports.registered_memory import RegisteredHostMemory, RemoteRegisteredMemory
-from bowstring.transports.ucx.channel import UcxChannel
-from bowstring.transports.ucx.context import Context
-from bowstring.transports.ucx.ucp import RemoteKey
+from bowstring_networks.registered_memory import RegisteredHostMemory, RemoteRegisteredMemory
+from bowstring_networks.ucx.channel import UcxChannel
+from bowstring_networks.ucx.context import Context
+from bowstring_networks.ucx.ucp import RemoteKey
 
 _TRAILER = struct.Struct("<QQ8s")
 _MAGIC = b"bowstrin"

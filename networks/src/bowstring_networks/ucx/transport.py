@@ -30,14 +30,14 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.message_channel import RETRY_S, advance_until_armed
 from bowstring.transports.sockets.tcp_address import format_address, is_loopback_host, loopback_scope, parse_address
-from bowstring.transports.timer import Timer
-from bowstring.transports.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
-from bowstring.transports.ucx.context import DEFAULT_FEATURES, Context
-from bowstring.transports.ucx.libucp import Feature
-from bowstring.transports.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
-from bowstring.transports.ucx.ucp import UcpListener, Worker
+from bowstring_networks.message_channel import RETRY_S, advance_until_armed
+from bowstring_networks.timer import Timer
+from bowstring_networks.ucx.channel import ACTIVE_MESSAGE_IDS, UcxChannel
+from bowstring_networks.ucx.context import DEFAULT_FEATURES, Context
+from bowstring_networks.ucx.libucp import Feature
+from bowstring_networks.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
+from bowstring_networks.ucx.ucp import UcpListener, Worker
 
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
 

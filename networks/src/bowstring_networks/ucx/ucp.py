@@ -34,8 +34,8 @@ from bowstring.errors import BowstringError, ClosedError, InvalidArgumentError
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.transports.base import as_writable_bytes
-from bowstring.transports.ucx import libucp
-from bowstring.transports.ucx.arguments import (
+from bowstring_networks.ucx import libucp
+from bowstring_networks.ucx.arguments import (
     HostAndPort,
     check_tag,
     pack_socket_address,
@@ -43,9 +43,9 @@ from bowstring.transports.ucx.arguments import (
     send_buffer_arguments,
     unpack_socket_address,
 )
-from bowstring.transports.ucx.context import Context
-from bowstring.transports.ucx.libucp import ErrorMode, StatusCode
-from bowstring.transports.ucx.read_only_mapping import remap_read_only
+from bowstring_networks.ucx.context import Context
+from bowstring_networks.ucx.libucp import ErrorMode, StatusCode
+from bowstring_networks.ucx.read_only_mapping import remap_read_only
 
 _PEER_MODE_CLIENT_ID = int.from_bytes(b"bowstrin")
 """The client id of clients with `ErrorMode.PEER`."""
