@@ -180,16 +180,16 @@ def _check_gpus() -> Iterator[Check]:
 
 def _check_extras() -> Iterator[Check]:
     """One check for each extra that users install, and for the networks."""
-    yield from _check_distribution("bowstring", "extra")
+    yield from _check_extras_of("bowstring")
     try:
         yield Check(_NETWORKS, "ok", metadata.version(_NETWORKS))
     except metadata.PackageNotFoundError:
         yield Check(_NETWORKS, "missing", f"UCX, libfabric, CUDA, Flight; {format_install_command('', _NETWORKS)}")
     else:
-        yield from _check_distribution(_NETWORKS, "networks:")
+        yield from _check_extras_of(_NETWORKS)
 
 
-def _check_distribution(name: str, title: str) -> Iterator[Check]:
+def _check_extras_of(name: str) -> Iterator[Check]:
     distribution = metadata.distribution(name)
     requirements = [Requirement(text) for text in distribution.requires or ()]
     for extra in sorted(set(distribution.metadata.get_all("Provides-Extra") or ()) - _DEVELOPMENT_EXTRAS):
@@ -200,7 +200,7 @@ def _check_distribution(name: str, title: str) -> Iterator[Check]:
         is_complete = all(is_usable for is_usable, _ in states)
         detail = ", ".join(dict.fromkeys(text for _, text in states))  # several extras may need a package
         advice = "" if is_complete else f"; {format_install_command(extra, name)}"
-        yield Check(f"{title} {extra}", "ok" if is_complete else "missing", detail + advice)
+        yield Check(f"extra {extra}", "ok" if is_complete else "missing", detail + advice)
 
 
 def _is_of_extra(requirement: Requirement, extra: str) -> bool:

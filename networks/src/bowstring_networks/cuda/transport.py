@@ -167,7 +167,7 @@ class CudaTransport(Transport):
         if not self.settings.shares_memory:
             raise InvalidArgumentError(
                 "cuda+unix: CUDA maps memory writable, so peers have to be trusted: allow it with "
-                "CUDA.configure(CudaOptions(shares_memory=True)) of bowstring_networks.cuda.transport"
+                "CUDA.configure(CudaOptions(shares_memory=True)) of bowstring_networks.cuda"
             )
         return self.settings
 
