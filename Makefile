@@ -61,15 +61,15 @@ test-spark: build/spark-$(VERSION)/.ready ## Run the Spark tests with another Py
 	@build/spark-$(VERSION)/bin/python -m pytest -n 2 tests/spark $(ARGS)
 
 build/spark-%/.ready: VENV = build/spark-$*
-build/spark-%/.ready: pyproject.toml networks/pyproject.toml
-	$(call install,test,$(NETWORKS) 'pyspark==$*')
+build/spark-%/.ready: pyproject.toml
+	$(call install,test,'pyspark==$*')
 
 test-training: build/training/.ready ## Run the tests of data sets with PyTorch, XGBoost, LightGBM, scikit-learn.
 	@build/training/bin/python -m pytest -n 2 --thorough $(TRAINING_TESTS) $(ARGS)
 
 build/training/.ready: VENV = build/training
-build/training/.ready: pyproject.toml networks/pyproject.toml
-	$(call install,$(TRAINING_EXTRAS),$(NETWORKS))
+build/training/.ready: pyproject.toml
+	$(call install,$(TRAINING_EXTRAS))
 
 # The extras of the demo are among those of dev. pip adds what the virtual environment lacks.
 define install

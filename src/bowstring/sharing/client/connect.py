@@ -1,7 +1,8 @@
 """Connect to data sets: by a URI, by the URIs of several parts, or by several locations of one.
 
 A service that finds data sets, such as Flight, is a connector: an entry point of the group `bowstring.connectors`, a
-function of the URI's text and `ConnectOptions` that returns a `DatasetReader`.
+function of the URI's text and `ConnectOptions` that returns a `DatasetReader`: of one of its locations, or of a
+subclass that overrides `_read_batches` and `close`.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from bowstring.sharing.dataset_locations import (
 from bowstring.sharing.recording.recorder import Recorder, RecorderOrPath, open_recorder
 from bowstring.sharing.uris import parse_dataset_uri, parse_scheme, servers_by_role
 from bowstring.transports.base import strip_traceback
-from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS, TRANSPORTS, find_transport
+from bowstring.transports.registry import TRANSPORTS, find_transport
 from bowstring.transports.tls import TlsOptions
 
 _LOGGER = logging.getLogger(__name__)
@@ -265,7 +266,7 @@ def _is_url_of_file(uri: object) -> bool:
     if not isinstance(uri, str):
         return False
     scheme = parse_scheme(uri)
-    is_server = scheme in TRANSPORTS or scheme in TRANSPORT_ENTRY_POINTS.extras or "want_data=" in uri
+    is_server = scheme in TRANSPORTS or "want_data=" in uri
     return scheme == "file" or ("://" in uri and not is_server and is_store_scheme(scheme))
 
 
