@@ -69,12 +69,12 @@ from bowstring.io.sources import ensure_random_access, open_at_position, open_ra
 from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import create_file_reader, new_file, new_stream, open_any
+from bowstring.ipc.codecs import CodecName
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, MAGIC, is_stream_start
-from bowstring.ipc.metadata.header import Codec
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
@@ -245,7 +245,7 @@ def _iterate_batches(source: Any, columns: Sequence[str | int] | None) -> Iterat
 def write_table(
     table: Any,
     sink: Any,
-    compression: Codec | Literal["snappy", "gzip", "brotli"] | None = None,
+    compression: CodecName | Literal["snappy", "gzip", "brotli"] | None = None,
     max_chunksize: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
     *,

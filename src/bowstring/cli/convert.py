@@ -49,6 +49,7 @@ from bowstring.file_formats import (
     write_batches,
 )
 from bowstring.inspection.formatting import check_row_count
+from bowstring.ipc.codecs import CODECS
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
 # A block has to contain a whole row, and the first one determines the types.
@@ -78,7 +79,7 @@ _TARGET_OPTIONS = {
 }
 _SHARED_OPTIONS = {"delimiter": ("csv",), "no_header": ("csv",)}
 _CODECS = {
-    **dict.fromkeys(ARROW_FORMATS, ("none", "lz4", "zstd")),
+    **dict.fromkeys(ARROW_FORMATS, ("none", *CODECS)),
     "parquet": ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
 }
 _DEFAULT_CODECS = {"parquet": "snappy"}
