@@ -25,7 +25,7 @@ from bowstring.ipc.codecs import CODECS, CodecName
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.field import create_metadata_records, read_custom_metadata
-from bowstring.ipc.metadata.schema import V4, V5
+from bowstring.ipc.metadata.schema import V4, V5, BatchColumnPositions
 
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
 V4_COMPRESSION_KEY = b"ARROW:experimental_compression"
@@ -115,16 +115,45 @@ class BatchHeader:
         at, count = self.template.buffers_at, self.template.buffer_count
         return np.frombuffer(self.raw[at : at + 16 * count], BUFFER)
 
-    def find_buffer_error(self) -> str | None:
-        """Describe the first buffer that is not in the body; None if all are."""
-        offsets, lengths = self.buffers()["offset"], self.buffers()["length"]
+    def check(self, positions: BatchColumnPositions, body_size: int, location: tuple[object, ...]) -> tuple[int, ...]:
+        """Check the number of nodes and buffers against a schema, and the size of the body; return the variadic counts.
+
+        Nodes and buffers themselves are checked when a column is created, or all of them by `find_problem`. Raises
+        `InvalidDataError`.
+        """
+        template, counts = self.template, self.variadic_counts() if self.template.variadic_count else ()
+        if len(counts) != positions.variadic_count or any(not 0 <= n <= template.buffer_count for n in counts):
+            raise InvalidDataError(
+                f"{format_location(location)}: expected {positions.variadic_count} variadic counts, none above "
+                f"{template.buffer_count}, found {list(counts[:8])}"
+            )
+        buffer_count = positions.buffer_count + sum(counts)
+        if template.node_count != positions.node_count or template.buffer_count != buffer_count:
+            raise InvalidDataError(
+                f"{format_location(location)}: expected {positions.node_count} nodes and {buffer_count} buffers "
+                f"for its schema, found {template.node_count} and {template.buffer_count}"
+            )
+        if self.body_bytes > body_size:
+            raise InvalidDataError(
+                f"{format_location(location)}: expected a body of {self.body_bytes} bytes, found {body_size}"
+            )
+        return counts
+
+    def find_problem(self) -> str | None:
+        """Describe a node with more nulls than slots, or a buffer that is not in the body; None if all are valid."""
+        nodes, buffers = self.nodes(), self.buffers()
+        is_invalid = (nodes["null_count"] < 0) | (nodes["null_count"] > nodes["length"])
+        if is_invalid.any():
+            index = int(is_invalid.argmax())
+            return f"node {index} has {nodes['length'][index]} slots and {nodes['null_count'][index]} nulls"
+        offsets, lengths = buffers["offset"], buffers["length"]
         # Written as a difference, because the sum of two untrusted int64 could wrap around; `body_bytes` and lengths
         # that are not negative can't.
         is_outside = (offsets < 0) | (lengths < 0) | (offsets > self.body_bytes - lengths)
-        if not is_outside.any():
-            return None
-        index = int(is_outside.argmax())
-        return f"buffer {index} of {lengths[index]} bytes at byte {offsets[index]} of a body of {self.body_bytes}"
+        if is_outside.any():
+            index = int(is_outside.argmax())
+            return f"buffer {index} of {lengths[index]} bytes at byte {offsets[index]} of a body of {self.body_bytes}"
+        return None
 
     def to_values(self) -> BatchHeaderValues:
         """Return the numbers of the header, for another one."""
