@@ -47,6 +47,7 @@ def read_table(  # noqa: PLR0913 -- all but one are options
     column_types: SchemaLike | None = None,
     invalid_rows: InvalidRowsAction = "error",
     storage_options: Mapping[str, Any] | None = None,
+    **csv_options: Any,
 ) -> Table:
     """Read an Arrow file or stream, a Parquet, CSV or JSON file into a table; or the files of a folder, a glob or a
     list of paths, as `bowstring.dataset` describes them.
@@ -61,15 +62,16 @@ def read_table(  # noqa: PLR0913 -- all but one are options
     `column_types` are types of some columns of CSV and JSON, such as ``{"zip": "string"}``; others are inferred from
     all rows. A row that has other columns, or a value that is not of the column's type, raises `InvalidDataError` with
     its number; with ``invalid_rows="skip"`` it is left out, and a warning has the number of such rows and the first
-    ones.
+    ones. `csv_options` are those of `pyarrow.csv.ReadOptions`, `ParseOptions` and `ConvertOptions`, such as
+    ``delimiter=";"``; a .tsv file has tabs.
 
     >>> bs.write_table(bs.table({"day": [1, 2, 3], "degrees": [-3.5, 14.0, 9.25]}), "days.csv")
     >>> bs.read_table("days.csv", columns=["degrees"], filters=[("day", ">=", 2)]).to_pydict()
     {'degrees': [14.0, 9.25]}
     """
-    options = WHOLE_FILE
-    if column_types is not None or invalid_rows != "error":
-        options = replace(options, column_types=import_column_types(column_types or {}), invalid_rows=invalid_rows)
+    options = replace(WHOLE_FILE, invalid_rows=invalid_rows, csv_options=csv_options)
+    if column_types is not None:
+        options = replace(options, column_types=import_column_types(column_types))
     if not isinstance(source, list | tuple):
         source = with_storage_options(source, storage_options)
         try:
