@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NoReturn
 
+from bowstring.dissociated.messages import PackedBody
 from bowstring.dissociated.server import ConnectionRole, EncodedStream
 from bowstring.errors import (
     BowstringError,
@@ -37,7 +38,7 @@ from bowstring.sharing.server.signals import catch_signals
 from bowstring.sharing.server.stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
-from bowstring.sharing.stored_parts import StoredPart, index_part
+from bowstring.sharing.stored_parts import BodyReader, StoredPart, index_part
 from bowstring.sharing.uris import create_server_uri, format_dataset_uri
 from bowstring.transports.base import (
     Channel,
@@ -366,8 +367,8 @@ class Server(Closable):
         """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
         if not self.is_sent_inline(parts) or not all(part.region.is_sealed for part in parts):
             return
-        batches = ((message, part.region) for part in parts for message in part.messages)
-        bodies = ((message.metadata, message.to_packed_body(region)) for message, region in batches)
+        batches = ((message, BodyReader(part.region).read(message)) for part in parts for message in part.messages)
+        bodies = ((message.metadata, PackedBody.from_parts(body)) for message, body in batches)
         stream = EncodedStream.encode(parts[0].schema, bodies)
         if stream.length_bytes <= _MAX_ENCODED_BYTES:
             self._encoded_streams[parts] = stream
