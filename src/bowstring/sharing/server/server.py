@@ -26,7 +26,7 @@ from bowstring.errors import (
     NotFoundError,
     check_seconds,
 )
-from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
@@ -519,13 +519,12 @@ _MAX_REMOVAL_REASONS = 100_000
 _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
-def _close_after_fork() -> None:
-    """Close the servers in a forked child, which has no thread that could answer, without effect on the parent."""
-    for server in list(_SERVERS):
-        redirect_to_devnull(server._loop.descriptors)
-        server._is_closed = True
-        server._lock = threading.Lock()
-        server._clients.lock = threading.Lock()
+def _close_in_child(server: Server) -> None:
+    """Close a server in a forked child, which has no thread that could answer, without effect on the parent."""
+    server._is_closed = True
+    server._lock = threading.Lock()
+    server._clients.lock = threading.Lock()
+    redirect_to_devnull(server._loop.descriptors)
 
 
-os.register_at_fork(after_in_child=_close_after_fork)
+call_in_forked_children(_close_in_child, _SERVERS)
