@@ -41,7 +41,7 @@ from bowstring.errors import (
     format_count,
     translate_os_error,
 )
-from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory
+from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import allocate
 from bowstring.memory.closable import Closable, call_on_error, warn_unclosed
 from bowstring.memory.descriptors import (
@@ -369,6 +369,7 @@ class FileRange:
         """Return the bytes, read and not mapped: if the file was truncated, mapped ones would be a SIGBUS. Raises as
         `Region.copy_into`.
         """
+        check_available_memory(self.nbytes, self.region.name)
         target = allocate(self.nbytes, is_zeroed=False).data
         self.region.copy_into(self.offset_bytes, target)
         return target
@@ -425,11 +426,10 @@ class RegionWriter(UnsealedRegion):
     the context before, discards the bytes. `spill_folder` is where `spill` has moved the bytes; None in memory.
     """
 
-    __slots__ = ("_unchecked_bytes", "spill_folder")
+    __slots__ = ("spill_folder",)
 
     def __init__(self, name: str = "region") -> None:
         super().__init__(name)
-        self._unchecked_bytes = 0
         self.spill_folder: str | None = None
         self._descriptor = new_memfd(name)
 
@@ -471,11 +471,8 @@ class RegionWriter(UnsealedRegion):
         descriptor = self.fileno()
         views = [memoryview(part).cast("B") for part in parts]
         total = sum(view.nbytes for view in views)
-        # Reading the available memory for each of many small parts would take longer than writing them.
-        self._unchecked_bytes += 0 if self.spill_folder else total
-        if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
-            check_available_memory(self._unchecked_bytes, self.name)
-            self._unchecked_bytes = 0
+        if self.spill_folder is None:
+            check_available_memory(total, self.name)
         with translate_shortage_errors(f"write {total} bytes to", self.name):
             write_all_parts(lambda rest: os.writev(descriptor, rest), views, remaining_buffers)
         self.size_bytes += total

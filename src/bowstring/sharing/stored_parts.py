@@ -34,7 +34,7 @@ from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.tools.scan import BatchMessage, StreamScan, create_scan
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.arena import Arena
-from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory, spare_memory_bytes
+from bowstring.memory.available_memory import check_available_memory, spare_memory_bytes
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
 from bowstring.memory.region import FileRange, Region, RegionWriter
 from bowstring.memory.thread_pool import map_in_new_threads
@@ -157,12 +157,8 @@ def _check_memory(batches: Iterable[RecordBatch], name: str) -> Iterator[RecordB
     """The batches, as long as memory is available: the size of a reader or an iterable is not known before. Raises
     `ResourceError`.
     """
-    unchecked_bytes = 0
     for batch in batches:
-        unchecked_bytes += batch.nbytes
-        if unchecked_bytes >= CHECK_AVAILABLE_BYTES:
-            check_available_memory(unchecked_bytes, name)
-            unchecked_bytes = 0
+        check_available_memory(batch.nbytes, name)
         yield batch
 
 
