@@ -163,3 +163,13 @@ def test_a_client_that_locks_a_served_file_only_prevents_appending_to_it(tmp_pat
                 bs.ipc.append_to_file(path, TABLE)
             assert read_again(reader) == TOTAL
         bs.ipc.append_to_file(path, TABLE)
+
+
+def test_a_file_that_all_may_write_is_writable_by_clients_whatever_its_folder_permits(tmp_path: Path) -> None:
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, TABLE.schema) as writer:
+        writer.write_table(TABLE)
+    os.chmod(path, 0o666)
+    assert not os.stat(tmp_path).st_mode & 0o077
+    with bs.serve({"t": path}, options=OPTIONS) as server, two_clients(server) as (hostile, _):
+        assert attack(hostile, "open for writing") == ["open for writing"]
