@@ -30,7 +30,7 @@ import numpy as np
 from bowstring.errors import ClosedError, InvalidArgumentError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import UINT8, Bytes
-from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
 from bowstring.memory.descriptors import (
     lock_for_reading,
     map_writable,
@@ -260,8 +260,9 @@ class Arena(Closable):
     def _close_in_child(self) -> None:
         """Drop the parent's blocks in a forked child. Their locks stay with the parent."""
         self._lock = threading.Lock()  # another thread of the parent may have locked the other one
+        was_closed = self._is_closed
         self.close()
-        self._is_closed = False
+        self._is_closed = was_closed
 
     def __del__(self) -> None:
         if hasattr(self, "_is_closed"):
@@ -273,12 +274,4 @@ class Arena(Closable):
 
 
 _ARENAS: weakref.WeakSet[Arena] = weakref.WeakSet()
-
-
-def _close_after_fork() -> None:
-    for arena in list(_ARENAS):
-        arena._close_in_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_after_fork)
+call_in_forked_children(Arena._close_in_child, _ARENAS)

@@ -150,8 +150,16 @@ def wait_for_exit(pidfd: int, timeout_s: float = 0) -> bool:
 
 def redirect_to_devnull(descriptors: Iterable[int]) -> None:
     """Replace inherited sockets in a forked child by /dev/null, so that closing them does not affect the parent."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for descriptor in descriptors:
-        if descriptor >= 0:
+    numbers = [descriptor for descriptor in descriptors if descriptor >= 0]
+    if not numbers:
+        return
+    try:
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # no number is left: then it gets the one that is closed here, because a child has one thread
+        os.close(numbers[0])
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor in numbers:
+        if descriptor != null:
             os.dup2(null, descriptor, inheritable=False)
-    os.close(null)
+    if null not in numbers:
+        os.close(null)

@@ -133,11 +133,8 @@ class ChannelTraits:
 
     is_ordered: bool = True
     """Whether messages arrive in the order in which they were sent."""
-    memory_kinds: frozenset[str] = frozenset({"host"})
-    """The kinds of memory ("host", "cuda") that `submit` and `accept_offered_message` take.
-
-    With "file", `submit` takes `FileRange`.
-    """
+    min_file_bytes: float = math.inf
+    """The length from which bytes of a file are sent as `FileRange`; shorter ones are read, which takes less time."""
     peer: PeerIdentity | None = None
     """None if the transport does not authenticate peers."""
     peer_address: str | None = None

@@ -10,6 +10,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import unquote
 
@@ -22,7 +23,7 @@ from bowstring.errors import (
     InvalidDataError,
 )
 from bowstring.interop.c_data import export_stream
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import Closable, call_in_forked_children
 from bowstring.sharing.flight.protocol import (
     SAME_SERVER,
     TLS_SCHEME,
@@ -31,6 +32,7 @@ from bowstring.sharing.flight.protocol import (
     import_flight,
     to_flight_error,
 )
+from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.stored_parts import StoredPart, read_schema_and_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
@@ -86,6 +88,7 @@ class FlightServer(Closable):
         self.location = f"{scheme}:{format_address(host, self._flight.port)}"
         """The URI of the server."""
         self._shut_down = weakref.finalize(self, _shut_down_server, self._flight)
+        _SERVERS.add(self)
 
     def uri(self, name: str, *, lifetime_s: float | None = None) -> str:
         """The URI of a data set, for `bowstring.connect`. Its path is a signed ticket if the server has a key.
@@ -182,24 +185,41 @@ def _shut_down_server(server: Any) -> None:
 
 def _disconnect_clients(port: int, peers: Container[_PeerAddress] | None = None) -> None:
     """Shut down the sockets of this process that were accepted at a port: all, or only from some peers."""
+    for _, connection in _find_sockets(port):
+        with suppress(OSError):  # not connected
+            host, peer_port, *_ = connection.getpeername()
+            if peers is None or _PeerAddress(host.removeprefix(_MAPPED_IPV4), peer_port) in peers:
+                connection.shutdown(socket.SHUT_RDWR)
+
+
+def _find_sockets(port: int) -> Iterator[tuple[int, socket.socket]]:
+    """The descriptors of this process that are sockets at a port, each with a duplicate that is closed afterwards."""
     for name in os.listdir("/proc/self/fd"):
-        try:
+        with suppress(OSError):  # closed meanwhile
             if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                 continue
             descriptor = os.dup(int(name))
             try:
-                connection = socket.socket(fileno=descriptor)
+                duplicate = socket.socket(fileno=descriptor)
             except OSError:  # it has no address, or is not a socket any more
                 os.close(descriptor)
                 continue
-            with connection:
-                is_internet = connection.family in (socket.AF_INET, socket.AF_INET6)
-                if is_internet and connection.getsockname()[1] == port:
-                    host, peer_port, *_ = connection.getpeername()
-                    if peers is None or _PeerAddress(host.removeprefix(_MAPPED_IPV4), peer_port) in peers:
-                        connection.shutdown(socket.SHUT_RDWR)
-        except OSError:  # closed meanwhile, or not connected
-            continue
+            with duplicate:
+                is_internet = duplicate.family in (socket.AF_INET, socket.AF_INET6)
+                if is_internet and duplicate.getsockname()[1] == port:
+                    yield int(name), duplicate
+
+
+_SERVERS: weakref.WeakSet[FlightServer] = weakref.WeakSet()
+
+
+def _close_in_child(server: FlightServer) -> None:
+    """Close the sockets of a server in a forked child, without effect on the parent's connections."""
+    if server._shut_down.detach() is not None:
+        redirect_to_devnull([descriptor for descriptor, _ in _find_sockets(server._flight.port)])
+
+
+call_in_forked_children(_close_in_child, _SERVERS)
 
 
 class _PeerAddress(NamedTuple):

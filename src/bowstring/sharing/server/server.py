@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NoReturn
 
+from bowstring.dissociated.messages import PackedBody
 from bowstring.dissociated.server import ConnectionRole, EncodedStream
 from bowstring.errors import (
     BowstringError,
@@ -25,7 +26,7 @@ from bowstring.errors import (
     NotFoundError,
     check_seconds,
 )
-from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
@@ -37,7 +38,7 @@ from bowstring.sharing.server.signals import catch_signals
 from bowstring.sharing.server.stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
-from bowstring.sharing.stored_parts import StoredPart, index_part
+from bowstring.sharing.stored_parts import BodyReader, StoredPart, index_part
 from bowstring.sharing.uris import create_server_uri, format_dataset_uri
 from bowstring.transports.base import (
     Channel,
@@ -366,8 +367,8 @@ class Server(Closable):
         """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
         if not self.is_sent_inline(parts) or not all(part.region.is_sealed for part in parts):
             return
-        batches = ((message, part.region) for part in parts for message in part.messages)
-        bodies = ((message.metadata, message.to_packed_body(region)) for message, region in batches)
+        batches = ((message, BodyReader(part.region).read(message)) for part in parts for message in part.messages)
+        bodies = ((message.metadata, PackedBody.from_parts(body)) for message, body in batches)
         stream = EncodedStream.encode(parts[0].schema, bodies)
         if stream.length_bytes <= _MAX_ENCODED_BYTES:
             self._encoded_streams[parts] = stream
@@ -518,13 +519,12 @@ _MAX_REMOVAL_REASONS = 100_000
 _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
-def _close_after_fork() -> None:
-    """Close the servers in a forked child, which has no thread that could answer, without effect on the parent."""
-    for server in list(_SERVERS):
-        redirect_to_devnull(server._loop.descriptors)
-        server._is_closed = True
-        server._lock = threading.Lock()
-        server._clients.lock = threading.Lock()
+def _close_in_child(server: Server) -> None:
+    """Close a server in a forked child, which has no thread that could answer, without effect on the parent."""
+    server._is_closed = True
+    server._lock = threading.Lock()
+    server._clients.lock = threading.Lock()
+    redirect_to_devnull(server._loop.descriptors)
 
 
-os.register_at_fork(after_in_child=_close_after_fork)
+call_in_forked_children(_close_in_child, _SERVERS)

@@ -47,6 +47,8 @@ _HAS_ACKNOWLEDGEMENT_TIMES = sys.platform == "linux"
 _TLS_RECORD_BYTES = 1 << 14  # the most that one record holds (RFC 8446, 5.1)
 # OpenSSL encrypts all of it before it returns: some tenths of a millisecond, after which others get their turn.
 _TLS_CALL_BYTES = 1 << 18
+# Bytes of a file need records, and calls, of their own.
+_TLS_MIN_FILE_BYTES = 1 << 16
 # Plain integers: the enum flags of the socket module are slow in a loop.
 _NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
 _MORE = int(getattr(socket, "MSG_MORE", 0))
@@ -156,6 +158,7 @@ class TlsChannel(TcpChannel):
         server_name: str | None,
     ) -> None:
         super().__init__(connection, address, options, "tcp+tls")
+        self.traits = replace(self.traits, min_file_bytes=_TLS_MIN_FILE_BYTES)
         self._context = context
         self._server_name = server_name
         """The name in the server's certificate; None at the server."""
@@ -268,9 +271,7 @@ class TlsChannel(TcpChannel):
         return self._send_encrypted(memoryview(record))
 
     def _write_file(self, file: FileRange) -> int:
-        # The bytes are read from the mapping: a file that is shorter by now would be a SIGBUS.
-        file.region.check_backing_file()
-        return self._send_encrypted(file.region.view(file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)))
+        return self._send_encrypted(FileRange(file.region, file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)).read())
 
     def _send_encrypted(self, view: memoryview) -> int:
         """Send bytes. After `BlockingIOError`, the next call has to begin with the same bytes."""

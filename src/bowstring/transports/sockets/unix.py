@@ -17,6 +17,7 @@ import secrets
 import socket
 import stat
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -34,7 +35,6 @@ from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
     Channel,
-    ChannelTraits,
     ExportedRegion,
     MemoryExporter,
     PeerIdentity,
@@ -44,7 +44,7 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.regions import MAX_REGIONS, RemoteRegionTable, encode_region_address
 from bowstring.transports.sockets.frames import REGION_BODY, FrameKind
-from bowstring.transports.sockets.stream_channel import MEMORY_KINDS, StreamChannel
+from bowstring.transports.sockets.stream_channel import StreamChannel
 from bowstring.transports.sockets.stream_listener import StreamListener
 from bowstring.transports.sockets.tcp_address import is_host_and_port
 
@@ -189,7 +189,7 @@ class UnixChannel(StreamChannel):
         # a peer can't change them.
         if user_id not in (os.getuid(), 0) and not self.options.allow_other_users:
             raise ConnectionLostError(f"unix socket: refused a peer of user {user_id}; we are {os.getuid()}")
-        self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(user_id, process_id))
+        self.traits = replace(self.traits, peer=PeerIdentity(user_id, process_id))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
 
     def _continue_connecting(self) -> bool:
@@ -238,7 +238,8 @@ class RegionExporter(MemoryExporter):
     def export(self, region: Region) -> ExportedRegion:
         self.check_capacity(1)
         index = self._channel.num_regions_sent
-        self._channel.submit_region(index, region)
+        # Of its own description: else one peer could unlock an arena's memory for all.
+        self._channel.submit_region(index, region if region.is_sealed else region.reopen())
         self._channel.num_regions_sent += 1
         return ExportedRegion(encode_region_address(index, 0), index)
 
