@@ -449,7 +449,7 @@ def test_agents_that_are_silent_or_send_anything_do_not_delay_or_change_the_list
 )
 def test_a_summary_of_other_types_is_refused(change: dict[str, Any]) -> None:
     now = datetime.now(UTC)
-    summary = PublishedSummary("a-1", "a", 1, 2, 3, ("h",), "detached", now, None, 0)
+    summary = PublishedSummary("a-1", "a", 1, 2, 3, ("h",), "detached", now, None, 0, 1.5)
     assert PublishedSummary.from_json(summary.to_json()) == summary
     with pytest.raises(bs.errors.ProtocolError, match="published data set"):
         PublishedSummary.from_json({**summary.to_json(), **change})

@@ -182,6 +182,27 @@ def test_data_sets_of_processes_that_were_killed_while_replacing_are_replaced_by
         assert [summary.id for summary in bs.published() if summary.name == "model"] == [dataset.id]
 
 
+def test_the_newest_is_found_and_replaces_others_although_the_clock_was_set_back(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import time\nnow = time.time\ntime.time = lambda: now() + 3600")
+    name = f"clock-{secrets.token_hex(4)}"
+    code = """
+import sys
+sys.path.insert(0, folder)  # as the host agent's, whose clock is an hour ahead
+import bowstring as bs
+send(bs.publish(bs.table({"a": [1]}), name=name, lifetime="application").id)
+receive()
+"""
+    with PythonProcess(code, folder=str(tmp_path), name=name) as other:
+        other.receive()
+        (earlier,) = (summary for summary in bs.published() if summary.name == name)
+        assert earlier.age_s < -3000
+        with bs.publish(TABLE, name=name) as dataset:
+            assert [summary.id for summary in bs.published() if summary.name == name] == [dataset.id, earlier.id]
+            assert bs.open_published(name).id == dataset.id
+            with bs.publish(TABLE, name=name, replace=True) as newest:
+                assert [summary.id for summary in bs.published() if summary.name == name] == [newest.id]
+
+
 def test_a_data_set_of_another_agent_is_replaced_too() -> None:
     name = f"moved-{secrets.token_hex(4)}"
     with (

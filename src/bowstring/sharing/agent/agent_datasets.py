@@ -52,8 +52,10 @@ class _AgentDataset:
     is_complete: bool = False
     is_detached: bool = False
     publication: Publication | None = None
-    published_at: float = 0.0
-    """Seconds since 1970."""
+    created_at: float = 0.0
+    """When it was published, in seconds since 1970."""
+    monotonic_s: float = 0.0
+    """The same by the monotonic clock."""
     partitions: dict[Attempt, StoredPart] = field(default_factory=dict)
     regions: dict[Region, list[Attempt]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
@@ -112,7 +114,7 @@ class AgentDatasets(Closable):
         Replaced ones stay in `_datasets` for a while: they can be read, but not found. A late attempt must not create a
         data set again that has ended, because nothing would drop it.
         """
-        self._published_at = 0.0
+        self._last_monotonic_s = 0.0
 
     def __len__(self) -> int:
         return len(self._datasets)
@@ -195,8 +197,10 @@ class AgentDatasets(Closable):
         if not dataset.tickets:
             raise InvalidArgumentError(f"data set {name!r} is not committed")
         if dataset.publication is None:
-            # Later than the one before, even if the clock was set back: the newest with a name counts.
-            self._published_at = dataset.published_at = max(time.time(), math.nextafter(self._published_at, math.inf))
+            dataset.created_at = time.time()
+            # Later than the one before, even in the same tick: the newest with a name counts.
+            self._last_monotonic_s = max(time.monotonic(), math.nextafter(self._last_monotonic_s, math.inf))
+            dataset.monotonic_s = self._last_monotonic_s
         dataset.publication = publication
         dataset.is_detached = publication.lifetime == "detached"
         return dataset.expiry_time
@@ -220,9 +224,9 @@ class AgentDatasets(Closable):
         matches = self.list_published(name_or_id)
         if not matches:
             texts = (text for id_, (name, text) in reversed(self._ended.items()) if name_or_id in (id_, name))
-            newest = sorted(self.list_published(), key=lambda summary: summary["created_at"])[-_MAX_NEWEST:]
+            newest = sorted(self.list_published(), key=lambda summary: summary["monotonic_s"])[-_MAX_NEWEST:]
             return {"ended": next(texts, ""), "newest": newest}
-        summary = max(matches, key=lambda summary: (summary["id"] == name_or_id, summary["created_at"]))
+        summary = max(matches, key=lambda summary: (summary["id"] == name_or_id, summary["monotonic_s"]))
         publication = self._datasets[summary["id"]].publication
         assert publication is not None
         return {"summary": summary, "publication": publication.to_json()}
@@ -234,9 +238,10 @@ class AgentDatasets(Closable):
             {
                 "id": name,
                 **{key: value for key, value in dataset.publication.to_json().items() if key not in _DESCRIPTION},
-                "created_at": dataset.published_at,
+                "created_at": dataset.created_at,
                 "expires_at": dataset.expiry_time,
                 "num_readers": readers[name],
+                "monotonic_s": dataset.monotonic_s,
             }
             for name, dataset in self._datasets.items()
             if dataset.publication is not None
