@@ -494,6 +494,7 @@ def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: st
 
 def test_a_name_is_an_error_if_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_directory, "list_agent_addresses", list)
+    monkeypatch.setattr(agent_directory, "find_recorded_end", lambda _: "")
     with pytest.raises(NotFoundError) as problem:
         bs.open_published("x")
     assert str(problem.value) == (

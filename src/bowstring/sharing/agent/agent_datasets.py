@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, ResourceError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
+from bowstring.sharing.agent.end_records import EndRecord
 from bowstring.sharing.agent.memory_budget import MemoryBudget
 from bowstring.sharing.agent.publications import Publication
 from bowstring.sharing.dataset_locations import DatasetLocations
@@ -115,6 +116,9 @@ class AgentDatasets(Closable):
         data set again that has ended, because nothing would drop it.
         """
         self._last_monotonic_s = 0.0
+        self._record = EndRecord()
+        self._is_recorded = True
+        self._recorded_at = -math.inf
 
     def __len__(self) -> int:
         return len(self._datasets)
@@ -202,6 +206,7 @@ class AgentDatasets(Closable):
             self._last_monotonic_s = max(time.monotonic(), math.nextafter(self._last_monotonic_s, math.inf))
             dataset.monotonic_s = self._last_monotonic_s
         dataset.publication = publication
+        self._is_recorded = False
         dataset.is_detached = publication.lifetime == "detached"
         return dataset.expiry_time
 
@@ -293,6 +298,7 @@ class AgentDatasets(Closable):
         text = f"data set {name!r} {reason} at {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
         self._ended.pop(name, None)
         self._ended[name] = (None if dataset.publication is None else dataset.publication.name, text)
+        self._is_recorded = False
         if len(self._ended) > _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
         return text
@@ -304,6 +310,22 @@ class AgentDatasets(Closable):
         for name, ttl_s in expired:
             self.drop(name, f"expired after its lifetime of {ttl_s:g} s")
         return bool(expired)
+
+    def record(self, interval_s: float) -> None:
+        """Record what is published and has ended, for the errors of those who look for it when the agent has ended.
+
+        Changes are written once in an interval: of many data sets, a record takes longer than publishing one more.
+        """
+        if self._is_recorded:
+            if self._datasets:
+                self._record.touch()
+        elif time.monotonic() >= self._recorded_at + interval_s:
+            self._recorded_at = time.monotonic()
+            published = [each for each in self._datasets.items() if each[0] not in self._ended]
+            self._record.write(
+                {name: each.publication.name for name, each in published if each.publication}, self._ended
+            )
+            self._is_recorded = True
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Return the state of each data set."""

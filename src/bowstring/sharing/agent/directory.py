@@ -16,6 +16,7 @@ from typing import TypeVar
 from bowstring.errors import BowstringError, DeadlineError, NotFoundError, ResourceError, check_seconds
 from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.sharing.agent.client import AgentClient, MissingEntry, PublishedEntry, agent_address_prefix
+from bowstring.sharing.agent.end_records import find_recorded_end
 from bowstring.sharing.agent.publications import PublishedSummary
 from bowstring.transports.base import Deadline, strip_traceback
 from bowstring.transports.sockets.unix import peer_credentials, try_connect
@@ -95,10 +96,11 @@ def _describe_missing(name: str, replies: Iterable[MissingEntry]) -> str:
     summaries = sorted((each for reply in replies for each in reply.newest), key=_get_order, reverse=True)
     newest = ", ".join(dict.fromkeys(summary.name for summary in summaries[:_MAX_NAMES]))
     others = f"the newest are: {newest}" if newest else "nothing is published"
-    # Agents keep what became of a data set only as long as they run.
     unknown = "none with this name or ID was published lately, or it has ended with its application or host agent"
-    reasons = ": ".join(reply.ended for reply in replies if reply.ended) or unknown
-    return f"there is no published data set {name!r} on this host: {reasons}; {others}"
+    reasons = [*(reply.ended for reply in replies), find_recorded_end(name)]
+    return (
+        f"there is no published data set {name!r} on this host: {': '.join(filter(None, reasons)) or unknown}; {others}"
+    )
 
 
 def _ask_agents(
