@@ -39,6 +39,7 @@ from bowstring.memory.descriptors import (
     seal_for_arena,
     translate_shortage_errors,
 )
+from bowstring.memory.forks import process_token
 from bowstring.memory.region import Region, UnsealedRegion
 
 # The kernel can't reclaim this memory, unlike the mapping pool's, so it is bounded on large machines, too.
@@ -59,7 +60,7 @@ class _Block:
     descriptor: int
     mapping: mmap.mmap
     size_bytes: int
-    process_id: int
+    process: object
 
     @classmethod
     def allocate(cls, region_bytes: int, name: str) -> _Block:
@@ -73,7 +74,7 @@ class _Block:
                 os.posix_fallocate(descriptor, 0, size_bytes)
                 mapping = map_writable(descriptor, size_bytes)
             seal_for_arena(descriptor)
-        return cls(descriptor, mapping, size_bytes, os.getpid())
+        return cls(descriptor, mapping, size_bytes, process_token())
 
     def try_lock(self) -> bool:
         """Lock the block exclusively; return False if a region of it is open or mapped in any process."""
@@ -252,7 +253,7 @@ class Arena(Closable):
         with self._lock:
             # A child shares the parent's mapping: what it would write in it, readers of the parent's regions would
             # read.
-            if not self._is_closed and block.process_id == os.getpid():
+            if not self._is_closed and block.process is process_token():
                 self._blocks.append(block)
                 return
         os.close(block.descriptor)
