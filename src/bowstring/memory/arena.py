@@ -91,8 +91,9 @@ class _Block:
         """
         # Opened again and not duplicated: a lock belongs to an open file description, and each region needs its own.
         reader = reopen_read_only(self.descriptor, name)
-        now_ns = time.time_ns()
-        os.utime(self.descriptor, ns=(now_ns, now_ns))
+        # Later than the earlier regions' even if the clock was set back, or stands still.
+        modified_ns = max(time.time_ns(), os.fstat(reader).st_mtime_ns + 1)
+        os.utime(self.descriptor, ns=(modified_ns, modified_ns))
         # Only now: a process that has the handle of an earlier region could lock the block, and compares the time then.
         # Nothing else locks it exclusively, because the arena does not list a block that is being filled.
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
