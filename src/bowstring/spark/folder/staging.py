@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
+import uuid
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
@@ -102,6 +103,11 @@ def list_data_files(folder: FolderPath, job: str) -> list[FolderPath]:
     return [path for path in iter_data_files(folder) if is_data_file_name(path.name, job)]
 
 
+def list_files(folder: FolderPath, job: str) -> list[FolderPath]:
+    """The files of the staging folder of `job`; none if it is removed meanwhile."""
+    return _list_folder(folder / STAGING_FOLDER / job)
+
+
 def list_staged_files(folder: FolderPath, job: str) -> list[FolderPath]:
     """The files that tasks of `job` have written, and that its commit has not moved."""
     staged = as_folder(folder).iter_staged(f"{STAGING_FOLDER}/{job}")
@@ -169,8 +175,19 @@ def _is_orphaned(staging: FolderPath) -> bool:
     with contextlib.suppress(OSError):  # if another process removes them meanwhile
         written = list_staged_files(staging.parent.parent, staging.name)
         modified_times_s = [path.stat().st_mtime for path in (staging, *staging.iterdir(), *written)]
-        return max(modified_times_s, default=0.0) < time.time() - ORPHAN_AGE_S
+        newest_s = max(modified_times_s, default=0.0) + ORPHAN_AGE_S
+        return newest_s < time.time() and newest_s < _read_clock(staging.parent)
     return False
+
+
+def _read_clock(folder: FolderPath) -> float:
+    """The time of the file server or store that has a folder, in seconds since 1970: this host's clock may be ahead."""
+    probe = as_folder(folder / f".{uuid.uuid4().hex}")
+    probe.replace_text("")
+    try:
+        return float(probe.stat().st_mtime)
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def read_owner(folder: FolderPath) -> ProcessIdentity:
