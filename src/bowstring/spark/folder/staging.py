@@ -14,14 +14,13 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-import uuid
 from collections.abc import Iterable
 from pathlib import PurePosixPath
 from typing import Any
 
 from bowstring.datasets.manifest import STAGING_FOLDER, is_data_file_name, iter_data_files, read_manifest
 from bowstring.errors import BowstringError, translate_os_error
-from bowstring.io.local_path import MKDIR_ATTEMPTS, as_folder
+from bowstring.io.local_path import MKDIR_ATTEMPTS, as_folder, read_clock
 from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 
@@ -176,18 +175,8 @@ def _is_orphaned(staging: FolderPath) -> bool:
         written = list_staged_files(staging.parent.parent, staging.name)
         modified_times_s = [path.stat().st_mtime for path in (staging, *staging.iterdir(), *written)]
         newest_s = max(modified_times_s, default=0.0) + ORPHAN_AGE_S
-        return newest_s < time.time() and newest_s < _read_clock(staging.parent)
+        return newest_s < time.time() and newest_s < read_clock(staging.parent)
     return False
-
-
-def _read_clock(folder: FolderPath) -> float:
-    """The time of the file server or store that has a folder, in seconds since 1970: this host's clock may be ahead."""
-    probe = as_folder(folder / f".{uuid.uuid4().hex}")
-    probe.replace_text("")
-    try:
-        return float(probe.stat().st_mtime)
-    finally:
-        probe.unlink(missing_ok=True)
 
 
 def read_owner(folder: FolderPath) -> ProcessIdentity:
