@@ -449,7 +449,7 @@ def test_agents_that_are_silent_or_send_anything_do_not_delay_or_change_the_list
 )
 def test_a_summary_of_other_types_is_refused(change: dict[str, Any]) -> None:
     now = datetime.now(UTC)
-    summary = PublishedSummary("a-1", "a", 1, 2, 3, ("h",), "detached", now, None, 0)
+    summary = PublishedSummary("a-1", "a", 1, 2, 3, ("h",), "detached", now, None, 0, 1.5)
     assert PublishedSummary.from_json(summary.to_json()) == summary
     with pytest.raises(bs.errors.ProtocolError, match="published data set"):
         PublishedSummary.from_json({**summary.to_json(), **change})
@@ -494,6 +494,7 @@ def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: st
 
 def test_a_name_is_an_error_if_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_directory, "list_agent_addresses", list)
+    monkeypatch.setattr(agent_directory, "find_recorded_end", lambda _: "")
     with pytest.raises(NotFoundError) as problem:
         bs.open_published("x")
     assert str(problem.value) == (

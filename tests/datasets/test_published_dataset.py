@@ -7,6 +7,8 @@ import pickle
 import re
 import secrets
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -180,6 +182,53 @@ def test_data_sets_of_processes_that_were_killed_while_replacing_are_replaced_by
     assert [summary.name for summary in bs.published()].count("model") == 3
     with bs.publish(TABLE, name="model", replace=True) as dataset:
         assert [summary.id for summary in bs.published() if summary.name == "model"] == [dataset.id]
+
+
+def test_a_child_with_the_process_id_of_its_parent_is_not_the_owner() -> None:
+    code = """
+import ctypes, os, sys
+import bowstring as bs
+dataset = bs.publish(bs.table({"a": [1, 2]}), name="first-process", ttl_s=60)
+server = bs.serve({"t": bs.table({"a": [1, 2]})})
+CLONE_NEWPID = 0x20000000  # `os.unshare` is of Python 3.12
+assert ctypes.CDLL(None).unshare(CLONE_NEWPID) == 0
+child = os.fork()
+if not child:
+    print(os.getpid(), dataset.is_owner, flush=True)
+    dataset.close()
+    server.close()
+    os._exit(0)
+os.waitpid(child, 0)
+with bs.connect(server.uri("t")) as reader, bs.open_published(dataset.id) as view:
+    print(os.getpid(), dataset.is_owner, reader.read_all().num_rows, view.read_all().num_rows)
+dataset.close()
+"""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", code]
+    if subprocess.run([*command[:-3], "true"], capture_output=True, check=False).returncode:
+        pytest.skip("requires permission to create a namespace of processes")
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (process.stdout, process.stderr) == ("1 False\n1 True 2 2\n", "")
+
+
+def test_the_newest_is_found_and_replaces_others_although_the_clock_was_set_back(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import time\nnow = time.time\ntime.time = lambda: now() + 3600")
+    name = f"clock-{secrets.token_hex(4)}"
+    code = """
+import sys
+sys.path.insert(0, folder)  # as the host agent's, whose clock is an hour ahead
+import bowstring as bs
+send(bs.publish(bs.table({"a": [1]}), name=name, lifetime="application").id)
+receive()
+"""
+    with PythonProcess(code, folder=str(tmp_path), name=name) as other:
+        other.receive()
+        (earlier,) = (summary for summary in bs.published() if summary.name == name)
+        assert earlier.age_s < -3000
+        with bs.publish(TABLE, name=name) as dataset:
+            assert [summary.id for summary in bs.published() if summary.name == name] == [dataset.id, earlier.id]
+            assert bs.open_published(name).id == dataset.id
+            with bs.publish(TABLE, name=name, replace=True) as newest:
+                assert [summary.id for summary in bs.published() if summary.name == name] == [newest.id]
 
 
 def test_a_data_set_of_another_agent_is_replaced_too() -> None:

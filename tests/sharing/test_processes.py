@@ -53,6 +53,23 @@ def test_a_reused_process_id_is_another_process() -> None:
         replace(own, host="elsewhere").check_alive("this")
 
 
+def test_a_process_whose_clocks_are_in_another_namespace_is_not_taken_for_ended() -> None:
+    code = """
+import sys
+from bowstring.sharing.processes import ProcessIdentity, start_ticks
+pid, ticks, host = sys.argv[1:]
+print(start_ticks(int(pid)) - int(ticks), ProcessIdentity(int(pid), int(ticks), host).is_local)
+"""
+    own = ProcessIdentity.current()
+    arguments = [sys.executable, "-c", code, *map(str, (own.pid, own.start_ticks, own.host))]
+    other = subprocess.run(
+        ["unshare", "--time", "--boottime", "1000", "--fork", *arguments], capture_output=True, text=True, check=False
+    )
+    if other.returncode:
+        pytest.skip(f"requires permission to create a namespace of clocks: {other.stderr}")
+    assert other.stdout.split() == [str(1000 * os.sysconf("SC_CLK_TCK")), "False"]
+
+
 JAVA_THAT_FORKS = """
 import os
 from bowstring.sharing.processes import find_java_ancestor

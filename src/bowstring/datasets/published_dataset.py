@@ -19,6 +19,7 @@ from bowstring.errors import (
     check_seconds,
 )
 from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.forks import process_token
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.directory import find_published, list_published
 from bowstring.sharing.agent.group import DROP_TIMEOUT_S, AgentGroup, shows_end
@@ -92,7 +93,7 @@ class PublishedDataset(Dataset, Closable):
     (Schema(n: int64), [1])
     """
 
-    __slots__ = ("_control", "_expires_at", "_is_closed", "_owner_pid", "id")
+    __slots__ = ("_control", "_expires_at", "_is_closed", "_owner", "id")
 
     def __init__(  # noqa: PLR0913 -- the fields
         self,
@@ -110,12 +111,12 @@ class PublishedDataset(Dataset, Closable):
         self._expires_at = expires_at
         self._control = control
         self._is_closed = False
-        self._owner_pid = os.getpid() if is_owner else None
+        self._owner = process_token() if is_owner else None
 
     @property
     def is_owner(self) -> bool:
         """Whether `close` frees the memory: in the process that published, for the object that `publish` returned."""
-        return self._owner_pid == os.getpid()
+        return self._owner is process_token()
 
     @property
     def uris(self) -> tuple[str, ...]:

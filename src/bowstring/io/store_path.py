@@ -34,6 +34,8 @@ EXTRA = "fsspec"
 MAX_CREATE_ATTEMPTS = 10
 # The pause grows with each attempt: the other request has to end first.
 CREATE_RETRY_S = 0.1
+# Ten million names take minutes. A store could answer each page of a listing with another one for ever.
+LISTING_TIMEOUT_S = 1800.0
 
 _CONDITIONAL_PROTOCOLS = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory"))
 """File systems whose ``pipe_file(mode="create")`` is one conditional request; fsspec's own is two requests."""
@@ -41,6 +43,8 @@ _EXISTS_CODES = frozenset(("PreconditionFailed", "412"))
 _CONFLICT_CODES = frozenset(("ConditionalRequestConflict", "OperationAborted", "409"))
 """Another put of the same name was in progress: neither may have succeeded."""
 _TIME_KEYS = ("LastModified", "last_modified", "updated", "mtime", "created")
+_DOTS = frozenset((".", ".."))
+"""Keys are any text. Those with dots in place of a name are left out: a proxy may take them for another folder."""
 _USER = re.compile(r"//[^/@]*@")
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
@@ -190,10 +194,11 @@ class StorePath:
     def iterdir(self) -> Iterator[StorePath]:
         """The objects and folders in this folder."""
         _, path = self.resolve_location()
-        for info in self._call("read", "ls", detail=True):
-            name = str(info["name"]).rstrip("/")
-            if name.rpartition("/")[2] and name.strip("/") != path.strip("/"):
-                yield StorePath(f"{self.url}/{name.rpartition('/')[2]}", self.options, info)
+        for info in self._call("read", "ls", detail=True, **self._listing_options()):
+            full_name = str(info["name"]).strip("/")
+            name = full_name.rpartition("/")[2]
+            if name and name not in _DOTS and full_name != path.strip("/"):
+                yield StorePath(f"{self.url}/{name}", self.options, info)
 
     def scan(self) -> Sequence[FolderEntry]:
         """The objects and folders in this folder, with their kinds."""
@@ -202,7 +207,7 @@ class StorePath:
     def glob_urls(self) -> list[str]:
         """The URLs that match this one as a pattern."""
         file_system, _ = self.resolve_location()
-        return [file_system.unstrip_protocol(name) for name in self._call("read", "glob")]
+        return [file_system.unstrip_protocol(name) for name in self._call("read", "glob", **self._listing_options())]
 
     def find_missing_folders(self) -> tuple[StorePath, ...]:
         """Nothing: folders need not be created."""
@@ -210,12 +215,19 @@ class StorePath:
 
     def iter_files(self, enters: Callable[[str], bool] = bool) -> Iterator[StorePath]:
         """The objects in this folder and those below it whose names are accepted by `enters`, by path."""
-        infos: dict[str, Any] = self._call("read", "find", detail=True)
+        infos: dict[str, Any] = self._call("read", "find", detail=True, **self._listing_options())
         base = self.resolve_location()[1].strip("/") + "/"
         for name in sorted(infos):
             relative_name = name.strip("/").removeprefix(base)
-            if all(map(enters, relative_name.split("/")[:-1])):
+            *folders, last = relative_name.split("/")
+            is_below = name.strip("/").startswith(base) and _DOTS.isdisjoint((*folders, last))
+            if is_below and all(map(enters, folders)):
                 yield StorePath(f"{self.url}/{relative_name}", self.options, infos[name])
+
+    def _listing_options(self) -> dict[str, float]:
+        """The deadline of a listing, for file systems that have one."""
+        file_system, _ = self.resolve_location()
+        return {"timeout": LISTING_TIMEOUT_S} if getattr(file_system, "async_impl", False) else {}
 
     def open(self, mode: str = "rb") -> Any:
         """Open an object for reading; each read requests only its own bytes."""

@@ -17,13 +17,15 @@ from bowstring.errors import ConnectionLostError, ResourceError
 
 @cache
 def host_id() -> str:
-    """Return the machine's boot ID and the PID namespace, which are equal for processes that can see each other.
+    """Return the machine's boot ID and the namespaces of PIDs and clocks, which are equal for processes that can see
+    each other with the same start times.
 
     They are this process's as long as it runs; only a forked child may be in another namespace.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+        paths = ("/proc/self/ns/pid", "/proc/self/ns/time")  # the latter since Linux 5.6
+        return "/".join((boot, *(os.readlink(path) for path in paths if os.path.lexists(path))))
     except OSError:
         return os.uname().nodename
 

@@ -16,6 +16,7 @@ from typing import TypeVar
 from bowstring.errors import BowstringError, DeadlineError, NotFoundError, ResourceError, check_seconds
 from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.sharing.agent.client import AgentClient, MissingEntry, PublishedEntry, agent_address_prefix
+from bowstring.sharing.agent.end_records import find_recorded_end
 from bowstring.sharing.agent.publications import PublishedSummary
 from bowstring.transports.base import Deadline, strip_traceback
 from bowstring.transports.sockets.unix import peer_credentials, try_connect
@@ -26,7 +27,7 @@ _SOCKETS = "/proc/net/unix"
 _MAX_AGENTS = 1024
 # Agents that do not answer delay the look-up of others only if there are as many.
 _MAX_THREADS = 32
-_DETACHED_TOKEN = "detached-5-"
+_DETACHED_TOKEN = "detached-6-"
 """The number is the version of the requests: versions of Bowstring with other requests use other agents."""
 # Each address can be occupied by another user; a host does not have that many.
 _MAX_DETACHED_AGENTS = 64
@@ -34,6 +35,8 @@ _MAX_NAMES = 10  # that an error lists
 _MIN_TIMEOUT_S = 0.1
 """For the second look after a first that has taken most of the time."""
 _Reply = TypeVar("_Reply")
+_get_order = attrgetter("monotonic_s", "id")
+"""The order of publication, which is the same for all who ask: of two that replace each other, one remains."""
 
 
 def list_agent_addresses() -> list[str]:
@@ -59,7 +62,7 @@ def list_published(timeout_s: float, name: str | None = None) -> list[tuple[str,
     """
     replies, _ = _ask_agents(check_seconds("timeout_s", timeout_s), lambda agent: agent.list_published(name))
     entries = [(address, summary) for address, summaries in replies.items() for summary in summaries]
-    return sorted(entries, key=lambda entry: entry[1].created_at, reverse=True)
+    return sorted(entries, key=lambda entry: _get_order(entry[1]), reverse=True)
 
 
 def find_published(name: str, timeout_s: float) -> tuple[str, PublishedEntry]:
@@ -75,7 +78,7 @@ def find_published(name: str, timeout_s: float) -> tuple[str, PublishedEntry]:
         replies, errors = _ask_agents(timeout_s, lambda agent: agent.find_published(name))
         entries = [(address, reply) for address, reply in replies.items() if isinstance(reply, PublishedEntry)]
         if entries:
-            return max(entries, key=lambda entry: (entry[1].summary.id == name, entry[1].summary.created_at))
+            return max(entries, key=lambda entry: (entry[1].summary.id == name, _get_order(entry[1].summary)))
         silent = [address for address, error in errors.items() if isinstance(error, DeadlineError)]
         if silent:
             raise deadline.deadline_error(f"published data set {name!r}: host agent at {', '.join(silent)}")
@@ -90,13 +93,14 @@ def find_published(name: str, timeout_s: float) -> tuple[str, PublishedEntry]:
 
 
 def _describe_missing(name: str, replies: Iterable[MissingEntry]) -> str:
-    summaries = sorted((each for reply in replies for each in reply.newest), key=attrgetter("created_at"), reverse=True)
+    summaries = sorted((each for reply in replies for each in reply.newest), key=_get_order, reverse=True)
     newest = ", ".join(dict.fromkeys(summary.name for summary in summaries[:_MAX_NAMES]))
     others = f"the newest are: {newest}" if newest else "nothing is published"
-    # Agents keep what became of a data set only as long as they run.
     unknown = "none with this name or ID was published lately, or it has ended with its application or host agent"
-    reasons = ": ".join(reply.ended for reply in replies if reply.ended) or unknown
-    return f"there is no published data set {name!r} on this host: {reasons}; {others}"
+    reasons = [*(reply.ended for reply in replies), find_recorded_end(name)]
+    return (
+        f"there is no published data set {name!r} on this host: {': '.join(filter(None, reasons)) or unknown}; {others}"
+    )
 
 
 def _ask_agents(

@@ -146,6 +146,8 @@ class HostAgent(Closable):
                 self._used_at = time.monotonic()
             if self._has_had_owner and not self._has_owner:
                 self.datasets.drop_attached()
+            self.datasets.record(_TICK_S)
+        self.datasets.record(0)
 
     def step(self, timeout_s: float) -> int:
         """Wait for connections and requests, and answer some. Return the number of connections that had any."""

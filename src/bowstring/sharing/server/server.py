@@ -27,6 +27,7 @@ from bowstring.errors import (
     check_seconds,
 )
 from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
+from bowstring.memory.forks import process_token
 from bowstring.memory.region import Region
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
@@ -98,7 +99,7 @@ class Server(Closable):
         self._encoded_streams: dict[tuple[StoredPart, ...], EncodedStream] = {}
         self._region_bytes = 0
         self._started_at = time.monotonic()
-        self._process_id = os.getpid()
+        self._process = process_token()
         self._is_closed = False
         with ExitStack() as on_error:
             self._acceptors = [
@@ -320,7 +321,7 @@ class Server(Closable):
             LOG.info("%s: closing (%d connections)", self._description, self.num_clients)
         self._is_closed = True
         # The thread, the sockets and the locks belong to the parent.
-        if self._process_id != os.getpid():
+        if self._process is not process_token():
             return
         self._loop.close()
         with self._lock:
