@@ -121,7 +121,7 @@ class PeerIdentity:
     """The user of the peer's process when it connected or began to listen, according to the kernel."""
     process_id: int | None = None
     name: str | None = None
-    """The subject of a certificate."""
+    """The subject of a certificate, such as `commonName=alice`, with the escapes of RFC 4514."""
 
     def __str__(self) -> str:
         return self.name or f"process {self.process_id} of user {self.user_id}"

@@ -114,6 +114,17 @@ def test_a_certificate_opens_only_the_data_sets_of_its_list(authority: Authority
             bs.connect(server.uri("visits"), tls=authority.client())
 
 
+def test_a_name_that_looks_like_several_does_not_open_what_these_open(authority: Authority) -> None:
+    names = {"commonName=alice, organizationName=Staff": ["visits"]}
+    options = replace(options_of(authority), names_by_certificate=names)
+    with bs.serve({"visits": TABLE}, options=options, scheme="tcp+tls") as server:
+        with bs.connect(server.uri("visits"), tls=authority.client("alice", "/CN=alice/O=Staff")) as dataset:
+            assert dataset.read_all() == TABLE
+        for subject in ("/CN=alice, organizationName=Staff", "/CN=alice+O=Staff"):
+            with pytest.raises(AccessDeniedError):
+                bs.connect(server.uri("visits"), tls=authority.client("alice", subject))
+
+
 @pytest.mark.parametrize(("days", "reason"), [(-1, "certificate expired"), (None, "certificate required")])
 def test_a_client_learns_why_its_certificate_is_refused(authority: Authority, days: int | None, reason: str) -> None:
     tls = authority.client()
