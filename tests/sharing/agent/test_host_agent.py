@@ -431,6 +431,30 @@ def test_an_agent_answers_no_other_user(key: AgentKey, isolation: list[str]) -> 
         assert run_python(REQUEST_AS_OTHER_USER, address=encode_unix_address(key.address)) == b""
 
 
+FLOOD_AS_OTHER_USER = """
+import os, socket
+os.setuid(65533)
+send("ready")
+while True:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(os.getuid() != 0, reason="requires root, to connect as another user")
+def test_tasks_are_answered_while_another_user_connects_again_and_again(key: AgentKey) -> None:
+    with running_agent(key, {}), ExitStack() as stack:
+        for _ in range(2):
+            flood = PythonProcess(FLOOD_AS_OTHER_USER, address=encode_unix_address(key.address))
+            stack.enter_context(flood).receive()
+        for _ in range(10):
+            with AgentClient.open(key, start=False) as agent:
+                assert agent.status()["datasets"] == {}
+            flood.process.poll()
+            assert flood.process.returncode is None
+
+
 @needs_user_namespaces
 def test_a_process_whose_user_is_not_mapped_can_not_use_agents() -> None:
     code = """
