@@ -26,7 +26,7 @@ from bowstring.datasets import EpochReader, PublishedDataset, published_dataset
 from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError, ResourceError
 from bowstring.sharing import ServerOptions, stored_parts
 from bowstring.sharing.agent import directory as agent_directory
-from bowstring.sharing.agent.client import AgentClient
+from bowstring.sharing.processes import is_stopped
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
@@ -284,7 +284,7 @@ def test_the_error_says_that_the_process_or_the_agent_has_ended() -> None:
     code = "import bowstring as bs\nsend(bs.publish(bs.table({'a': [1]}), name='gone', lifetime='application'))"
     attached: PublishedDataset = run_python(f"{code}\nreceive()")
     detached = bs.publish(TABLE, name="gone")
-    with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+    with agent_directory.open_detached_agent() as agent:
         os.kill(agent.status()["pid"], signal.SIGKILL)
     for dataset in (attached, detached):
         assert wait_until(partial(has_lost_its_agent, dataset))
@@ -305,7 +305,7 @@ def has_lost_its_agent(dataset: PublishedDataset) -> bool:
 @pytest.mark.thorough
 def test_opening_while_an_agent_is_stopped_is_an_error_after_one_time_out(token: str) -> None:
     with bs.publish(TABLE, name="stopped") as dataset:
-        with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+        with agent_directory.open_detached_agent() as agent:
             pid = agent.status()["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -320,12 +320,34 @@ def test_opening_while_an_agent_is_stopped_is_an_error_after_one_time_out(token:
         assert bs.open_published("stopped").read_all() == TABLE
 
 
+def test_a_stopped_agent_delays_only_names_that_no_other_agent_has(token: str) -> None:
+    with (
+        bs.publish(TABLE, name="stopped"),
+        bs.publish(TABLE, name="running", lifetime="application"),
+        agent_directory.open_detached_agent() as agent,
+        ThreadPoolExecutor() as pool,
+    ):
+        pid = agent.status()["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            assert wait_until(lambda: is_stopped(pid))
+            opened = pool.submit(bs.open_published, "running", 10_000.0)
+            listed = pool.submit(bs.published, 10_000.0)
+            assert opened.result(timeout=60).read_all() == TABLE
+            assert {"running", "stopped"} & {summary.name for summary in listed.result(timeout=60)} == {"running"}
+            late = pool.submit(bs.open_published, "stopped", 10_000.0)
+            assert not wait_until(late.done, within_s=0.3)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert late.result(timeout=60).read_all() == TABLE
+
+
 def test_closing_while_the_agent_is_stopped_is_an_error_that_says_what_remains(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(published_dataset, "DROP_TIMEOUT_S", 0.2)
     dataset = bs.publish(TABLE, name="stopped", ttl_s=3600)
-    with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+    with agent_directory.open_detached_agent() as agent:
         pid = agent.status()["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:

@@ -42,6 +42,14 @@ def start_ticks(pid: int) -> int:
     return -1 if state in b"ZX" else int(fields[18])
 
 
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, by a signal or a debugger; False if it is not visible."""
+    try:
+        return _read_stat_fields(pid)[0] in b"Tt"
+    except (OSError, IndexError):
+        return False
+
+
 def parent_pid(pid: int) -> int:
     """The parent of `pid`; 0 if unknown."""
     try:

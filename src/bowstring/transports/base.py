@@ -121,7 +121,7 @@ class PeerIdentity:
     """The user of the peer's process when it connected or began to listen, according to the kernel."""
     process_id: int | None = None
     name: str | None = None
-    """The subject of a certificate."""
+    """The subject of a certificate, such as `commonName=alice`, with the escapes of RFC 4514."""
 
     def __str__(self) -> str:
         return self.name or f"process {self.process_id} of user {self.user_id}"
@@ -340,7 +340,7 @@ class Listener(Closable, ABC):
 
     @abstractmethod
     def accept(self, limit: int = 16) -> list[Channel]:
-        """Return new connections, at most `limit`, without waiting. Unacceptable peers are refused.
+        """Return new connections, without waiting. At most `limit` peers are accepted or, if unacceptable, refused.
 
         Raises `ClosedError`, and `ResourceError` if memory or descriptors are short.
         """

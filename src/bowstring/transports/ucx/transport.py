@@ -92,7 +92,9 @@ class UcxListener(Listener):
         self._timer.clear()
         self._worker.progress()
         channels: list[Channel] = []
-        while self._listener.requests and len(channels) < limit:
+        for _ in range(limit):  # attempts, as in `StreamListener.accept`
+            if not self._listener.requests:
+                break
             request = self._listener.requests[0]
             # libucp does not report the sender of a tagged message, so a connection needs a worker of its own.
             worker = self._transport.create_worker()
