@@ -55,7 +55,6 @@ from bowstring.sharing.client.part_requests import (
 from bowstring.sharing.client.read_ahead import ReadAhead
 from bowstring.sharing.dataset_locations import merge_location_errors
 from bowstring.sharing.recording.recorder import Recorder
-from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import servers_by_role, without_ticket
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.registry import find_transport
@@ -320,7 +319,7 @@ class DatasetReader(Closable):
 
     def _describe_request(self, request: JointRequest) -> str:
         """The indices of the parts, if there are several, and the first URI."""
-        uri = hide_signatures(request.uris[0])
+        uri = request.uris[0]
         first, last = request.parts[0].index, request.parts[-1].index
         if len(self._parts) == 1:
             return uri
