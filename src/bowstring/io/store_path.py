@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +22,7 @@ from typing import Any, TypeAlias
 from bowstring.errors import (
     BowstringError,
     InvalidArgumentError,
+    InvalidDataError,
     ResourceError,
     UnmetRequirementError,
     require_package,
@@ -345,6 +347,20 @@ def find_relative_name(path: FolderPath, folder: FolderPath) -> str | None:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
 
 
+def check_regular_file(path: str | os.PathLike[str] | StorePath) -> None:
+    """Raise `InvalidDataError` for a pipe, socket or device where a manifest or a description names a file: reading it
+    may never end. Whoever opens a path reports other errors.
+    """
+    if isinstance(path, StorePath):
+        return
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InvalidDataError(f"{os.fspath(path)}: expected a regular file, found a pipe, socket or device")
+
+
 def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
     """The first `max_bytes` of each file; files of a store are requested in parallel.
 
@@ -354,6 +370,7 @@ def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
     if not store_paths:
         contents = []
         for path in paths:
+            check_regular_file(path)
             with path.open("rb") as file:
                 contents.append(file.read(max_bytes))
         return contents

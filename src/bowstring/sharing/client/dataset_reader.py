@@ -38,6 +38,7 @@ from bowstring.errors import (
 )
 from bowstring.file_formats import open_batches
 from bowstring.io.fsspec_store import is_path
+from bowstring.io.store_path import check_regular_file
 from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.remote_file import RemoteFileReader
@@ -451,6 +452,8 @@ class _OpenFile(Closable):
     """A file of any format, as a stream of batches; iterate once."""
 
     def __init__(self, request: FileRequest, column_indices: tuple[int, ...] | None, num_rows: int | None) -> None:
+        if is_path(request.url):
+            check_regular_file(request.url)
         try:
             self._reader = open_batches(request.url, column_indices)
         except MissingFileError:
