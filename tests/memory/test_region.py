@@ -426,7 +426,7 @@ def test_a_writer_stops_before_memory_is_exhausted(monkeypatch: pytest.MonkeyPat
     chunk = bytes(1 << 20)
     with Region.create_writer() as writer:
         monkeypatch.setattr(available_memory, "available_memory_bytes", lambda: (100 << 20) - writer.tell())
-        with pytest.raises(ResourceError, match="1048576 bytes requested, [0-9]{1,6} available"):
+        with pytest.raises(ResourceError, match=r"1048576 bytes requested, [0-9]{1,6} available"):
             for _ in range(150):
                 writer.write(chunk)
         assert 64 << 20 < writer.tell() < 100 << 20

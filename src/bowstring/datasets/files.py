@@ -30,7 +30,7 @@ from bowstring.file_formats import (
 )
 from bowstring.io.fsspec_store import is_url, with_storage_options
 from bowstring.io.local_path import as_folder, is_file_uri, parse_file_uri
-from bowstring.io.store_path import FolderPath, StorePath
+from bowstring.io.store_path import FolderPath, StorePath, check_regular_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.kernels.filters import FiltersLike
 
@@ -151,6 +151,7 @@ def _list_files(folder: FolderPath) -> list[FolderPath]:
     listing = {entry.name: entry for entry in as_folder(folder).scan()}  # in a store with the sizes
     for entry in manifest.entries:
         path = folder / entry.name
+        check_regular_file(path)
         try:
             size_bytes = listing.get(entry.name, path).stat().st_size
         except OSError as error:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-import re
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,12 +22,14 @@ from typing import Any, TypeAlias
 from bowstring.errors import (
     BowstringError,
     InvalidArgumentError,
+    InvalidDataError,
     ResourceError,
     UnmetRequirementError,
     require_package,
 )
 from bowstring.io.http_responses import limit_responses
 from bowstring.io.io_errors import missing_file_error, translate_io_error
+from bowstring.redaction import redact, translated_errors
 
 EXTRA = "fsspec"
 # A store answers a put with a conflict while another put of the name is in progress, which takes well under a second.
@@ -45,7 +47,6 @@ _CONFLICT_CODES = frozenset(("ConditionalRequestConflict", "OperationAborted", "
 _TIME_KEYS = ("LastModified", "last_modified", "updated", "mtime", "created")
 _DOTS = frozenset((".", ".."))
 """Keys are any text. Those with dots in place of a name are left out: a proxy may take them for another folder."""
-_USER = re.compile(r"//[^/@]*@")
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -55,12 +56,13 @@ def resolve_url(url: str, options: Mapping[str, Any] = _NO_OPTIONS) -> tuple[Any
         raise missing_file_error(url)
     with require_package("fsspec", EXTRA):
         from fsspec.core import url_to_fs
-    try:
+
+    def translate(error: Exception) -> BowstringError:
+        is_invalid = isinstance(error, ValueError) and not isinstance(error, BowstringError)
+        return InvalidArgumentError(f"{url}: {error}") if is_invalid else translate_io_error(error, url, "opened", url)
+
+    with translated_errors(translate, options):
         file_system, path = url_to_fs(url, **options)
-    except ValueError as error:
-        raise InvalidArgumentError(f"{url}: {error}") from None
-    except Exception as error:
-        raise translate_io_error(error, url, "opened", url) from error
     return limit_responses(file_system), path
 
 
@@ -107,7 +109,7 @@ class StorePath:
         return StorePath, (self.url, self.options)
 
     def __str__(self) -> str:
-        return _USER.sub("//", self.url.partition("?")[0])
+        return redact(self.url.partition("?")[0])
 
     def __repr__(self) -> str:
         return f"<bowstring.io.StorePath {self}>"
@@ -287,7 +289,8 @@ class StorePath:
                 if isinstance(error, FileExistsError) or code in _EXISTS_CODES:
                     return self.read_bytes() == content
                 if code not in _CONFLICT_CODES:
-                    raise self.translate_error(error, "written") from error
+                    with self._translated_errors("written"):
+                        raise
                 # Another request for the same object is in progress: its outcome is not known yet.
                 time.sleep(CREATE_RETRY_S * attempt)
             else:
@@ -325,12 +328,13 @@ class StorePath:
     def _call(self, operation: str, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of the file system with the path, and translate its errors."""
         file_system, path = self.resolve_location()
-        try:
+        with self._translated_errors(operation):
             return getattr(file_system, method)(path, *arguments, **options)
-        except Exception as error:
-            raise self.translate_error(error, operation) from error
 
-    def translate_error(self, error: Exception, operation: str) -> BowstringError:
+    def _translated_errors(self, operation: str) -> AbstractContextManager[None]:
+        return translated_errors(lambda error: self._translate_error(error, operation), self.options)
+
+    def _translate_error(self, error: Exception, operation: str) -> BowstringError:
         """Return Bowstring's error for one of the file system."""
         if isinstance(error, FileNotFoundError) and isinstance(
             error.__cause__, KeyError
@@ -355,6 +359,20 @@ def find_relative_name(path: FolderPath, folder: FolderPath) -> str | None:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
 
 
+def check_regular_file(path: str | os.PathLike[str] | StorePath) -> None:
+    """Raise `InvalidDataError` for a pipe, socket or device where a manifest or a description names a file: reading it
+    may never end. Whoever opens a path reports other errors.
+    """
+    if isinstance(path, StorePath):
+        return
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InvalidDataError(f"{os.fspath(path)}: expected a regular file, found a pipe, socket or device")
+
+
 def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
     """The first `max_bytes` of each file; files of a store are requested in parallel.
 
@@ -364,6 +382,7 @@ def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
     if not store_paths:
         contents = []
         for path in paths:
+            check_regular_file(path)
             with path.open("rb") as file:
                 contents.append(file.read(max_bytes))
         return contents
@@ -372,7 +391,8 @@ def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
     replies = file_system.cat_ranges(names, [0] * len(names), [max_bytes] * len(names), on_error="return")
     for path, reply in zip(store_paths, replies, strict=True):
         if isinstance(reply, Exception):
-            raise path.translate_error(reply, "read") from reply
+            with path._translated_errors("read"):
+                raise reply
     return [bytes(reply) for reply in replies]
 
 

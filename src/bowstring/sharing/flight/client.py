@@ -39,7 +39,6 @@ from bowstring.sharing.flight.protocol import (
     is_descriptor_error,
     parse_flight_uri,
 )
-from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_scheme
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.tls import TlsOptions
@@ -144,7 +143,7 @@ class FlightConnector:
                     errors.append(error)
                     if not is_descriptor_error(error):
                         break
-        name = hide_signatures("/".join(path))
+        name = "/".join(path)
         raise from_flight_error(errors[0], f"{location}, data set {name!r}") from errors[0]
 
 

@@ -29,6 +29,7 @@ from bowstring.errors import (
 from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
 from bowstring.memory.forks import process_token
 from bowstring.memory.region import Region
+from bowstring.redaction import redact
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.sharing.processes import redirect_to_devnull
@@ -38,7 +39,7 @@ from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.signals import catch_signals
 from bowstring.sharing.server.stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
-from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
+from bowstring.sharing.signed_tickets import TicketSigner
 from bowstring.sharing.stored_parts import BodyReader, StoredPart, index_part
 from bowstring.sharing.uris import create_server_uri, format_dataset_uri
 from bowstring.transports.base import (
@@ -401,7 +402,7 @@ class Server(Closable):
             parts = self._datasets.get(name)
             if parts is None:
                 reason = self._removal_reasons.get(name)
-                raise NotFoundError(reason or f"the server has no data set {hide_signatures(name)[:200]!r}")
+                raise NotFoundError(reason or f"the server has no data set {redact(name)[:200]!r}")
         for part in parts:
             part.region.check_backing_file()
         return parts

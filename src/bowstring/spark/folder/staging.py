@@ -21,7 +21,7 @@ from typing import Any
 from bowstring.datasets.manifest import STAGING_FOLDER, is_data_file_name, iter_data_files, read_manifest
 from bowstring.errors import BowstringError, translate_os_error
 from bowstring.io.local_path import MKDIR_ATTEMPTS, as_folder, read_clock
-from bowstring.io.store_path import FolderPath, find_relative_name
+from bowstring.io.store_path import FolderPath, check_regular_file, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 
 # Longer than any task writes without creating or changing a file, as far as can be known from another machine.
@@ -160,6 +160,7 @@ def _list_folder(folder: FolderPath) -> list[FolderPath]:
 def _read_owner_record(staging: FolderPath) -> dict[str, Any]:
     """The record of a staging folder's owner; empty if it can't be read."""
     try:
+        check_regular_file(staging / OWNER_FILE_NAME)
         record = json.loads((staging / OWNER_FILE_NAME).read_text())
     except (OSError, ValueError, RecursionError):
         return {}

@@ -26,7 +26,7 @@ from bowstring.datasets.manifest import (
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError, translate_os_error
 from bowstring.io.local_path import read_clock
-from bowstring.io.store_path import FolderPath, find_relative_name
+from bowstring.io.store_path import FolderPath, check_regular_file, find_relative_name
 from bowstring.ipc.message import END_OF_STREAM
 from bowstring.spark.arrow_files import describe_file
 from bowstring.spark.options import ReadOptions, check_options, parse_path, parse_storage_options
@@ -202,6 +202,7 @@ def _list_files(folder: FolderPath, options: ReadOptions) -> Iterator[tuple[int,
 
 
 def _has_end_of_stream(path: FolderPath) -> bool:
+    check_regular_file(path)
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - len(END_OF_STREAM), 0))
         return file.read() == END_OF_STREAM
