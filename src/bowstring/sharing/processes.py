@@ -22,8 +22,8 @@ _SUFFICIENT_LIMITS = {
     "RLIMIT_CPU": math.inf,
     "RLIMIT_DATA": math.inf,
     "RLIMIT_FSIZE": math.inf,
-    "RLIMIT_NOFILE": 4096,
-    "RLIMIT_NPROC": 4096,
+    "RLIMIT_NOFILE": 1024,
+    "RLIMIT_NPROC": 1024,
 }
 """What is enough for a host agent. The size of core dumps is not among them: they would contain the data."""
 
