@@ -8,7 +8,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -468,6 +468,49 @@ def test_an_error_in_the_middle_of_a_stream_names_the_column(flight_server: Flig
         assert reader.read_chunk().data.num_rows == 3
         with pytest.raises(flight.FlightServerError, match="column 'a': 4 slots in a batch of 3 rows"):
             reader.read_all()
+
+
+def upload(client: Any, descriptor: Any) -> None:
+    writer, _ = client.do_put(descriptor, pa.schema({"a": pa.int64()}))
+    writer.close()
+
+
+def exchange(client: Any, descriptor: Any) -> None:
+    _, reader = client.do_exchange(descriptor)
+    reader.read_chunk()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda client, descriptor: client.get_flight_info(descriptor),
+        lambda client, descriptor: client.get_schema(descriptor),
+        lambda client, descriptor: list(client.list_flights(descriptor.path[0])),
+        lambda client, descriptor: client.do_get(flight.Ticket(descriptor.path[0])).read_all(),
+        lambda client, descriptor: list(client.do_action(flight.Action(descriptor.path[0].decode(), b""))),
+        upload,
+        exchange,
+    ],
+)
+def test_an_error_of_any_call_is_a_text_without_a_traceback(
+    call: Callable[[Any, Any], None], flight_server: FlightServer, tmp_path: Path
+) -> None:
+    table = bs.table({"a": ["abc"]})
+    with bs.new_file(tmp_path / "file.arrow", table.schema) as writer:
+        writer.write(table)
+    head, _, tail = (tmp_path / "file.arrow").read_bytes().rpartition(struct.pack("<ii", 0, 3))  # offsets
+    (tmp_path / "file.arrow").write_bytes(head + struct.pack("<ii", 0, 1 << 30) + tail)
+    flight_server._server.add("malformed", tmp_path / "file.arrow")
+    with flight.FlightClient(flight_server.location) as client:
+        assert list(client.list_actions()) == []
+        for name in ("malformed", "unknown"):
+            try:
+                call(client, flight.FlightDescriptor.for_path(name))
+            except (flight.FlightError, pa.ArrowException) as error:
+                text = str(error)
+                assert not any(word in text for word in ("Traceback", ".py", "raise ")), text
+            else:
+                assert name == "malformed", "its metadata is valid"
 
 
 def test_streams_and_tickets_are_limited() -> None:

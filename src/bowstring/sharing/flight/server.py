@@ -20,6 +20,8 @@ from bowstring.errors import (
     ConnectionLostError,
     InvalidArgumentError,
     InvalidDataError,
+    ProtocolError,
+    UnsupportedError,
 )
 from bowstring.interop.c_data import export_stream
 from bowstring.memory.closable import Closable
@@ -249,7 +251,7 @@ class _StoredPartStream:
 
 
 def _to_pyarrow_batches(parts: Sequence[StoredPart]) -> Iterator[Any]:
-    """Yield the batches of data sets for pyarrow, in the server's memory. Raises errors for Flight."""
+    """Yield the batches of data sets for pyarrow, in the server's memory. Raises `_TextError`."""
     import pyarrow as pa
 
     errors: tuple[type[Exception], ...] = (BowstringError, *_pyarrow_error_types())
@@ -259,7 +261,7 @@ def _to_pyarrow_batches(parts: Sequence[StoredPart]) -> Iterator[Any]:
                 batch.validate()  # offsets of a file could be outside of its buffers
                 yield batch
         except errors as error:
-            raise to_flight_error(from_flight_error(error, part.region.name)) from None
+            raise _TextError(str(from_flight_error(error, part.region.name))) from None
 
 
 def _split_batch(batch: RecordBatch) -> Iterator[RecordBatch]:
@@ -288,8 +290,19 @@ def _pyarrow_error_types() -> tuple[type[Exception], ...]:
     return (pa.ArrowException, OSError, ValueError)
 
 
+class _TextError(Exception):
+    """An error that pyarrow reports to the client by its text, where it would add the traceback of others.
+
+    It adds what `traceback` returns, if that does not fail: `traceback` asks each exception for its cause.
+    """
+
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        raise AttributeError
+
+
 def _translate_errors(handler: _Handler) -> _Handler:
-    """Let a handler raise errors of Flight."""
+    """Let a handler raise errors of Flight, whose text is all that the client gets."""
 
     @functools.wraps(handler)
     def translated(*arguments: Any) -> Any:
@@ -297,6 +310,8 @@ def _translate_errors(handler: _Handler) -> _Handler:
             return handler(*arguments)
         except BowstringError as error:
             raise to_flight_error(error) from None
+        except Exception as error:  # noqa: BLE001 - pyarrow would send the traceback
+            raise to_flight_error(ProtocolError(f"{handler.__name__}: {type(error).__name__} {error}")) from None
 
     return translated  # type: ignore[return-value]
 
@@ -323,13 +338,31 @@ def _create_server_class() -> Any:
         def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
             return self._owner.get_flight_info(_get_ticket_of_descriptor(descriptor), descriptor)
 
-        @_translate_errors
-        def get_schema(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return flight.SchemaResult(self._owner.get_flight_info(_get_ticket_of_descriptor(descriptor)).schema)
+        def get_schema(self, context: Any, descriptor: Any) -> Any:
+            try:
+                return flight.SchemaResult(self.get_flight_info(context, descriptor).schema)
+            except flight.FlightError as error:  # pyarrow handles those of all calls but this
+                raise _TextError(str(error)) from None
 
         @_translate_errors
         def do_get(self, context: Any, ticket: Any) -> Any:
             return self._owner.do_get(ticket.ticket, context.peer())
+
+        @_translate_errors
+        def list_actions(self, context: Any) -> list[Any]:  # noqa: ARG002
+            return []
+
+        @_translate_errors
+        def do_action(self, context: Any, action: Any) -> Any:  # noqa: ARG002
+            raise UnsupportedError("DoAction: the server has no actions")
+
+        @_translate_errors
+        def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
+            raise UnsupportedError("DoPut: the server accepts no data")
+
+        @_translate_errors
+        def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
+            raise UnsupportedError("DoExchange: the server accepts no data")
 
     return PyarrowFlightServer
 
