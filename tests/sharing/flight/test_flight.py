@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-import socket
 import struct
 import sys
 import threading
@@ -33,9 +32,8 @@ from bowstring.errors import (
     NotFoundError,
 )
 from bowstring.sharing import DatasetLocations, Server
-from bowstring.sharing.flight.server import FlightServer, _disconnect_clients
+from bowstring.sharing.flight.server import FlightServer
 from bowstring.sharing.server.options import ServerOptions
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.tls import TlsOptions
 from tests.ipc.remote_stores import serve_files
 from tests.polling import wait_until
@@ -526,7 +524,7 @@ def test_streams_and_tickets_are_limited() -> None:
             first.cancel()
             assert wait_until(lambda: num_rows_or_none(client) == 8 << 21)
             with pytest.raises(flight.FlightServerError, match="at most 65536 bytes"):
-                client.do_get(flight.Ticket(b"x" * (1 << 17)))
+                client.do_get(flight.Ticket(b"x" * ((1 << 16) + 1)))
             with pytest.raises(flight.FlightServerError, match="the maximum is 256"):
                 client.do_get(flight.Ticket(b"\0" + b"t\0" * 257))
             with pytest.raises(flight.FlightServerError, match="criteria are not supported"):
@@ -569,15 +567,6 @@ def test_a_client_that_does_not_read_does_not_stop_the_server_from_closing() -> 
         assert other.process.wait(60) == 0
         with pytest.raises(flight.FlightError):
             reader.read_all()
-
-
-def test_sockets_without_an_address_leave_no_descriptor_when_clients_are_disconnected() -> None:
-    try:
-        unnamed = socket.socket(44, socket.SOCK_RAW)  # AF_XDP: getsockname fails
-    except OSError:
-        pytest.skip("requires a socket that has no address")
-    with unnamed, assert_descriptors_closed():
-        _disconnect_clients(0)
 
 
 def test_tls_with_certificates_of_both_ends(tmp_path: Path) -> None:
