@@ -145,7 +145,7 @@ class UcxListener(Listener):
         """Whether libucp has accepted many more connections than it has reported.
 
         It keeps those that send nothing. Of those that send other bytes and close, it keeps the descriptors until the
-        worker is closed (1.20).
+        worker is closed (1.22).
         """
         max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         limit = sum(not channel.is_closed for channel in self._channels) + min(_MAX_UNKNOWN, max_descriptors // 8)
