@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import mmap
 import os
+import resource
 import select
 import sys
 from collections.abc import Iterable
@@ -13,6 +16,16 @@ from pathlib import Path
 from typing import Self
 
 from bowstring.errors import ConnectionLostError, ResourceError
+
+_SUFFICIENT_LIMITS = {
+    "RLIMIT_AS": math.inf,
+    "RLIMIT_CPU": math.inf,
+    "RLIMIT_DATA": math.inf,
+    "RLIMIT_FSIZE": math.inf,
+    "RLIMIT_NOFILE": 1024,
+    "RLIMIT_NPROC": 1024,
+}
+"""What is enough for a host agent. The size of core dumps is not among them: they would contain the data."""
 
 
 @cache
@@ -173,3 +186,25 @@ def redirect_to_devnull(descriptors: Iterable[int]) -> None:
             os.dup2(null, descriptor, inheritable=False)
     if null not in numbers:
         os.close(null)
+
+
+def lift_inherited_limits() -> None:
+    """Undo what this process has inherited from the one that started it, and other processes would suffer from: raise
+    the soft limits to the hard ones, and reset the priority and the processors, where that is permitted.
+    """
+    for name in _SUFFICIENT_LIMITS:
+        number = getattr(resource, name)
+        _, hard_limit = resource.getrlimit(number)
+        resource.setrlimit(number, (hard_limit, hard_limit))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, range(os.sysconf("SC_NPROCESSORS_CONF")))
+
+
+def list_inherited_limits() -> list[str]:
+    """The limits that remain, such as "RLIMIT_AS 1073741824", in the unit of `setrlimit`, and "nice 10"."""
+    limits = {name: resource.getrlimit(getattr(resource, name))[0] for name in _SUFFICIENT_LIMITS}
+    finite = [f"{name} {limit}" for name, limit in limits.items() if 0 <= limit < _SUFFICIENT_LIMITS[name]]
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    return [*finite, f"nice {nice}"] if nice > 0 else finite

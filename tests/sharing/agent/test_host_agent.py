@@ -34,6 +34,8 @@ from tests.polling import wait_until
 from tests.sharing.faults.processes import num_descriptors
 from tests.sharing.python_process import PythonProcess, needs_user_namespaces, run_python
 
+# The agents have few descriptors.
+pytestmark = pytest.mark.filterwarnings("ignore:the host agent, which all publishers share:RuntimeWarning")
 RUN_AGENT = """
 import resource, socket
 from bowstring.sharing.agent import host_agent, agent_datasets

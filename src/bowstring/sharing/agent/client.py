@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
@@ -56,6 +57,7 @@ from bowstring.transports.sockets.unix_users import is_trusted_user, list_abstra
 
 DEFAULT_TTL_S = 86_400.0  # a day: a forgotten data set does not keep its memory for ever
 
+# All publishers of the user share the agent, whatever the limits of the first; importing needs memory already.
 # The parent of the agent exits when the agent is ready, so that it has no parent to wait for it. If it never is, the
 # parent exits with its exit code.
 _LAUNCH_SCRIPT = """
@@ -69,6 +71,8 @@ if process:
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     os._exit(code if code > 0 else 128 - code)
 os.close(ready)
+from bowstring.sharing.processes import lift_inherited_limits
+lift_inherited_limits()
 from bowstring.sharing.agent.host_agent import main
 main(int(sys.argv[1]), report_ready)
 """
@@ -273,7 +277,9 @@ class AgentClient(Closable):
                     peer = channel.channel.traits.peer
                     if not waits_if_stopped and peer is not None and is_stopped(peer.process_id or 0):
                         raise DeadlineError(f"host agent at {address}: its process is stopped")
-                    return client, client._request(request)
+                    reply = client._request(request)
+                    _warn_of_limits(reply)
+                    return client, reply
             except ConnectionLostError as error:
                 if launches == _MAX_LAUNCHES:
                     message = f"the host agent ended {launches} times before it answered, when it had just been started"
@@ -439,6 +445,14 @@ class AgentClient(Closable):
         if not isinstance(reply, dict):
             raise ProtocolError(f"host agent: expected a JSON object, found {type(reply).__name__}")
         return reply
+
+
+def _warn_of_limits(reply: dict[str, Any]) -> None:
+    """Warn of the limits that the agent has inherited from its first publisher, and can't lift."""
+    limits = reply.get("limits")
+    if limits:
+        message = f"the host agent, which all publishers share, has limits of the one that started it: {limits}"
+        warnings.warn(message[:_MAX_ERROR_TEXT], RuntimeWarning, stacklevel=2)
 
 
 def _encode_process(process: ProcessIdentity) -> list[int | str]:

@@ -33,7 +33,7 @@ from bowstring.sharing.agent.agent_datasets import AgentDatasets, Attempt, index
 from bowstring.sharing.agent.control import CONTROL_OPTIONS, NONCE_BYTES, ControlSession, RemoteAccess, check_nonce
 from bowstring.sharing.agent.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.agent.publications import Publication
-from bowstring.sharing.processes import ProcessIdentity, redirect_to_devnull
+from bowstring.sharing.processes import ProcessIdentity, list_inherited_limits, redirect_to_devnull
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
@@ -220,7 +220,7 @@ class HostAgent(Closable):
             self._owners[owner] = handler = _OwnerHandler(self, owner, descriptor)
             self._loop.add(handler)
             self._has_had_owner = True
-        return {"pid": os.getpid(), "control_uri": self._control_uri}
+        return {"pid": os.getpid(), "control_uri": self._control_uri, "limits": list_inherited_limits()}
 
     def add_driver(self, request: Mapping[str, Any]) -> None:
         """Add an owner on any host, until the end of its last connection."""
@@ -481,7 +481,7 @@ class _ConnectionAcceptor(ListenerHandler):
 _Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any] | None]
 _CONTROL_OPERATIONS: dict[str, _Operation] = {
     "ping": lambda _agent, _request: None,
-    "use": lambda _agent, _request: None,  # the agent waits for what is published
+    "use": lambda _agent, _request: {"limits": list_inherited_limits()},  # the agent waits for what is published
     "own": HostAgent.add_driver,
     "find_missing": lambda agent, request: {
         "missing": agent.datasets.find_missing(str(request["dataset"]), _parse_attempts(request))
@@ -525,9 +525,6 @@ def main(descriptor: int, ready_descriptor: int = -1) -> None:
     """Run the agent on an inherited listening socket. When it is ready, write a byte to the other descriptor, if any:
     until then, the process that starts the agent reads its standard error.
     """
-    # The soft limit is often 1024, and each region and reader needs a descriptor.
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     with socket.socket(fileno=descriptor) as listening_socket:
         os.set_inheritable(descriptor, False)
         listening_socket.listen(socket.SOMAXCONN)  # again: clients get the ID of the process that did so last
