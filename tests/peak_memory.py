@@ -8,9 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def peak_bytes() -> int:
-    """Return the largest resident size of this process since it started, or since `reset_peak`."""
-    status = Path("/proc/self/status").read_text()
+def peak_bytes(pid: int | str = "self") -> int:
+    """Return the largest resident size of a process since it started, or of this one since `reset_peak`."""
+    status = Path(f"/proc/{pid}/status").read_text()
     return next(int(line.split()[1]) << 10 for line in status.splitlines() if line.startswith("VmHWM:"))
 
 

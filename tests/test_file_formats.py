@@ -6,6 +6,7 @@ import gzip
 import io
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -164,3 +165,25 @@ def test_without_pyarrow_the_error_names_the_extra(folder: Path) -> None:
     )
     assert process.stdout.splitlines()[0] == "3"
     assert process.stdout.count("bowstring[convert]") == 2
+
+
+def test_read_table_passes_the_options_of_csv_to_pyarrow(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes("Stadt;n;Tag\nKöln;NA;24.12.2026\n".encode("latin-1"))
+    table = bs.read_table(
+        path,
+        delimiter=";",
+        encoding="latin-1",
+        null_values=["NA"],
+        timestamp_parsers=["%d.%m.%Y"],
+        column_names=["city", "n", "day"],
+        skip_rows=1,
+    )
+    assert table.to_pydict() == {"city": ["Köln"], "n": [None], "day": [datetime(2026, 12, 24)]}
+    with pytest.raises(InvalidArgumentError, match="CSV has no option 'delimeter'; did you mean 'delimiter'"):
+        bs.read_table(path, delimeter=";")
+    with pytest.raises(InvalidArgumentError, match="options of CSV: "):
+        bs.read_table(path, delimiter=";;")
+    bs.write_table(table, tmp_path / "x.parquet")
+    with pytest.raises(InvalidArgumentError, match="delimiter is for CSV, not for parquet"):
+        bs.read_table(tmp_path / "x.parquet", delimiter=";")

@@ -91,7 +91,7 @@ def test_a_row_that_does_not_fit_is_an_error_with_its_number_and_the_option(
             bs.read_table(tmp_path / name, column_types=types)
         assert str(raised.value).startswith(f"{tmp_path / name}: ")
         assert message in str(raised.value)
-        assert 'bowstring.read_table has column_types and invalid_rows="skip"' in raised.value.__notes__[0]
+        assert 'bowstring.read_table has column_types, invalid_rows="skip"' in raised.value.__notes__[0]
         options = [f"--column-type=a={kind}" for kind in (types or {}).values()]
         assert main(["convert", str(tmp_path / name), str(tmp_path / "x.arrow"), *options]) == 1
         assert "--invalid-rows skip" in capsys.readouterr().err

@@ -56,10 +56,18 @@ from numbers import Real
 from typing import Any, TypeVar
 
 from bowstring.fork_safe_imports import completed_before_forks
+from bowstring.redaction import redact
 
 
 class BowstringError(Exception):
-    """The base of all errors raised by Bowstring."""
+    """The base of all errors raised by Bowstring. Messages contain no secrets of URIs and URLs."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(redact(arg) if isinstance(arg, str) else arg for arg in args))
+
+    def add_note(self, note: str) -> None:
+        """Add a line to what is shown of the error, without secrets."""
+        super().add_note(redact(note))
 
     def __str__(self) -> str:
         # Messages contain names from files and peers, and terminals obey escape sequences. `KeyError` and `OSError`
@@ -83,14 +91,14 @@ class _OSErrorFields:
     """The number of an error that no system call reports, such as a missing file of a web server."""
 
     def __init__(self, message: str = "", cause: OSError | None = None, filename: object = None) -> None:
-        self.args = (message,)
+        self.args = (redact(message),)
         self.errno = self._ERRNO if cause is None or cause.errno is None else cause.errno
         self.strerror = None if cause is None else cause.strerror
         if self.strerror is None and self.errno is not None:
             self.strerror = os.strerror(self.errno)
         if filename is None and cause is not None:
             filename = cause.filename
-        self.filename = filename
+        self.filename = redact(filename) if isinstance(filename, str) else filename
 
     def __reduce__(self) -> tuple[Any, ...]:
         system = {"errno": self.errno, "strerror": self.strerror, "filename": self.filename}
@@ -312,7 +320,7 @@ def add_location(error: _Error, location: str, separator: str = ": ") -> _Error:
     It keeps the class, `errno`, `strerror` and `filename`, other attributes and notes; its traceback is its own.
     """
     located = copy(error)
-    located.args = (f"{location}{separator}{error}",)
+    located.args = (redact(f"{location}{separator}{error}"),)
     return located
 
 

@@ -51,6 +51,7 @@ from bowstring.errors import (
     format_count,
     prefix_errors,
     require_package,
+    suggest,
 )
 from bowstring.inspection.formatting import (
     check_row_count,
@@ -69,12 +70,12 @@ from bowstring.io.sources import ensure_random_access, open_at_position, open_ra
 from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import create_file_reader, new_file, new_stream, open_any
+from bowstring.ipc.codecs import CodecName
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import replace_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, MAGIC, is_stream_start
-from bowstring.ipc.metadata.header import Codec
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
@@ -102,14 +103,16 @@ _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", 
 _BATCH_ROWS = 1 << 16
 # More than any magic number.
 _START_BYTES = 16
-# The head of text determines its delimiter, leading zeros and form of JSON.
+# The head of text determines columns with leading zeros, and the form of JSON.
 _HEAD_BYTES = 1 << 16
+# Options of pyarrow for which there are others here.
+_OWN_CSV_OPTIONS = ("block_size", "use_threads", "column_types", "include_columns", "invalid_row_handler", "equals")
 _JSON_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*("|\}|$)|\[\s*(\{|\]|$))')
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _NOT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
 _NOTE = (
     "bowstring convert has --column-type, --invalid-rows skip, --block-size and other options, "
-    'and bowstring.read_table has column_types and invalid_rows="skip"'
+    'and bowstring.read_table has column_types, invalid_rows="skip" and pyarrow\'s options of CSV, such as delimiter'
 )
 _Lines: TypeAlias = list[tuple[int, bytes]]
 _MAX_EXAMPLES = 5
@@ -124,24 +127,16 @@ class SourceOptions:
 
     `columns` selects columns; empty for all. `max_piped_bytes` limits what is read into memory of a pipe: Parquet, or
     an array of JSON. CSV and JSON are read in blocks of `block_bytes`, of which the first determines the types; None
-    reads them at once, and infers the types from all rows. All others are the dialect and the types of CSV;
-    `column_types` and `timestamp_formats` are also for JSON. Without a `delimiter`, it is detected. An empty `quote`
-    disables quoting. `invalid_rows` is for CSV and JSON.
+    reads them at once, and infers the types from all rows. `column_types` and `invalid_rows` are for CSV and JSON.
+    `csv_options` are those of `pyarrow.csv.ReadOptions`, `ParseOptions` and `ConvertOptions`, by name.
     """
 
     columns: tuple[str, ...] = ()
     max_piped_bytes: int = MAX_PIPED_BYTES
     block_bytes: int | None = DEFAULT_BLOCK_BYTES
     column_types: Mapping[str, Any] = field(default_factory=dict)
-    column_names: tuple[str, ...] = ()
-    null_values: tuple[str, ...] = ()
-    timestamp_formats: tuple[str, ...] = ()
-    skip_rows: int = 0
-    encoding: str = "utf-8"
-    quote: str = '"'
-    delimiter: str | None = None
-    has_header: bool = True
     invalid_rows: InvalidRowsAction = "error"
+    csv_options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.invalid_rows not in get_args(InvalidRowsAction):
@@ -245,7 +240,7 @@ def _iterate_batches(source: Any, columns: Sequence[str | int] | None) -> Iterat
 def write_table(
     table: Any,
     sink: Any,
-    compression: Codec | Literal["snappy", "gzip", "brotli"] | None = None,
+    compression: CodecName | Literal["snappy", "gzip", "brotli"] | None = None,
     max_chunksize: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
     *,
@@ -365,6 +360,10 @@ class TableSource(AbstractContextManager["TableSource"]):
         if self.format in ("arrow", "parquet") and (options.column_types or options.invalid_rows != "error"):
             raise InvalidArgumentError(
                 f"{self.name}: types of columns and invalid_rows are for CSV and JSON, not for {self.format}"
+            )
+        if self.format != "csv" and options.csv_options:
+            raise InvalidArgumentError(
+                f"{self.name}: {next(iter(options.csv_options))} is for CSV, not for {self.format}"
             )
 
     @contextmanager
@@ -521,47 +520,35 @@ def _open_csv(
 ) -> tuple[Any, Iterable[Any]]:
     """Return pyarrow's schema and record batches."""
     pa, pc = import_pyarrow(), import_pyarrow("pyarrow.csv")
-    lines = _read_head_lines(file.source, options)
-    if options.has_header and not options.column_names and _JSON_START.match("".join(lines).encode()):
+    dialect = _CsvDialect.from_options(options.csv_options, name)
+    lines = _read_head_lines(file.source, dialect.read)
+    names, is_whole, start = dialect.read.column_names, options.block_bytes is None, file.tell()
+    has_header = not (names or dialect.read.autogenerate_column_names)
+    if has_header and _JSON_START.match("".join(lines).encode()):
         mismatch = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON")
         mismatch.add_note("rename it to .json or .jsonl")
         raise mismatch
-    delimiter = options.delimiter or default_delimiter(name)
-    if not (options.delimiter or delimiter in "".join(lines[:1]) or len(options.column_names) == 1):
-        with suppress(csv.Error):
-            delimiter = csv.Sniffer().sniff("".join(lines[:100]), ",;\t|").delimiter
-    quoting: dict[str, Any] = {"quotechar": options.quote} if options.quote else {"quoting": csv.QUOTE_NONE}
-    rows = list(csv.reader(lines, delimiter=delimiter, **quoting))
+    quote = dialect.parse.quote_char
+    quoting: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+    rows = list(csv.reader(lines, delimiter=dialect.parse.delimiter, **quoting))
     first = rows[0] if rows else []
-    header = options.column_names or (first if options.has_header else [f"f{index}" for index in range(len(first))])
+    header = names or (first if has_header else [f"f{index}" for index in range(len(first))])
     for column in (*options.columns, *options.column_types):
         if column not in header:
             raise NotFoundError(f"{name}: there is no column {column!r}")
-    columns = zip(header, zip_longest(*rows[header is first :]), strict=False)
+    columns = zip(header, zip_longest(*rows[has_header:]), strict=False)
     text_columns = [column for column, values in columns if any(value and _loses_digits(value) for value in values)]
-    is_whole, start = options.block_bytes is None, file.tell()
-    skipped = _SkippedCsvRows(name, options, invalid_rows, first_row=options.skip_rows + 1 + (header is first))
+    skipped = _SkippedCsvRows(name, dialect, invalid_rows, first_row=dialect.read.skip_rows + 1 + has_header)
+    if options.block_bytes is not None:
+        dialect.read.block_size = options.block_bytes
+    dialect.parse.ignore_empty_lines = len(header) != 1  # an empty line is a null in a file with a single column
 
     def read(source: Any, types: Mapping[str, Any], handler: Any = None, *, use_threads: bool = False) -> Any:
-        return (pc.read_csv if is_whole else pc.open_csv)(
-            source,
-            read_options=pc.ReadOptions(
-                use_threads=use_threads,
-                block_size=options.block_bytes,
-                skip_rows=options.skip_rows,
-                column_names=options.column_names or None,
-                autogenerate_column_names=not options.has_header and not options.column_names,
-                encoding=options.encoding,
-            ),
-            parse_options=pc.ParseOptions(
-                delimiter=delimiter,
-                quote_char=options.quote or False,
-                newlines_in_values=True,
-                ignore_empty_lines=len(header) != 1,  # an empty line is a null in a file with a single column
-                invalid_row_handler=handler,
-            ),
-            convert_options=_create_csv_convert_options(options, types, include_columns=options.columns),
-        )
+        dialect.read.use_threads = use_threads
+        if handler is not None:
+            dialect.parse.invalid_row_handler = handler
+        convert_options = dialect.create_convert_options(types, include_columns=options.columns)
+        return (pc.read_csv if is_whole else pc.open_csv)(source, dialect.read, dialect.parse, convert_options)
 
     types = {**dict.fromkeys(text_columns, pa.string()), **options.column_types}
     if options.invalid_rows == "skip":
@@ -588,13 +575,13 @@ def _open_csv(
     return reader.schema, reader.to_batches() if is_whole else reader
 
 
-def _read_head_lines(source: StreamSource | MemorySource, options: SourceOptions) -> list[str]:
+def _read_head_lines(source: StreamSource | MemorySource, read_options: Any) -> list[str]:
     """Return the first lines of CSV: those that end in the first 64 KiB, or further on if it has no two such lines."""
     size = _HEAD_BYTES
     while True:
         head = source.peek(size)
-        text = head.decode(options.encoding, "ignore").removeprefix("\ufeff")
-        lines = list(io.StringIO(text, newline=""))[options.skip_rows :]
+        text = head.decode(read_options.encoding, "ignore").removeprefix("\ufeff")
+        lines = list(io.StringIO(text, newline=""))[read_options.skip_rows :]
         if len(head) < size:
             return lines
         if len(lines) > 2 or size >= DEFAULT_BLOCK_BYTES:
@@ -608,16 +595,45 @@ def _text_if_binary(field: Any, options: SourceOptions) -> Any:
     return pa.string() if pa.types.is_binary(field.type) and field.name not in options.column_types else field.type
 
 
-def _create_csv_convert_options(options: SourceOptions, types: Mapping[str, Any], **others: Any) -> Any:
-    pc = import_pyarrow("pyarrow.csv")
-    return pc.ConvertOptions(
-        column_types=types,
-        null_values=options.null_values or [""],
-        strings_can_be_null=True,
-        quoted_strings_can_be_null=False,
-        timestamp_parsers=[*options.timestamp_formats, pc.ISO8601],
-        **others,
-    )
+@dataclass(frozen=True, slots=True)
+class _CsvDialect:
+    """pyarrow's options of CSV: `ReadOptions`, `ParseOptions`, and the arguments of `ConvertOptions`."""
+
+    read: Any
+    parse: Any
+    convert: Mapping[str, Any]
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, Any], name: str) -> _CsvDialect:
+        """Distribute options among pyarrow's classes, by their names. Raises `InvalidArgumentError` for others."""
+        pc = import_pyarrow("pyarrow.csv")
+        read: dict[str, Any] = {}
+        parse: dict[str, Any] = {"delimiter": default_delimiter(name), "newlines_in_values": True}
+        convert: dict[str, Any] = {
+            "null_values": [""],
+            "strings_can_be_null": True,
+            "quoted_strings_can_be_null": False,
+        }
+        arguments_by_option = {
+            option: arguments
+            for arguments, kind in ((read, pc.ReadOptions), (parse, pc.ParseOptions), (convert, pc.ConvertOptions))
+            for option in vars(kind)
+            if not option.startswith("_") and option not in _OWN_CSV_OPTIONS
+        }
+        for option, value in options.items():
+            if option not in arguments_by_option:
+                raise InvalidArgumentError(f"CSV has no option {option!r}{suggest(option, arguments_by_option)}")
+            arguments_by_option[option][option] = value
+        try:
+            dialect = cls(pc.ReadOptions(**read), pc.ParseOptions(**parse), convert)
+            dialect.create_convert_options({})
+        except (TypeError, ValueError) as error:
+            raise InvalidArgumentError(f"options of CSV: {error}") from None
+        return dialect
+
+    def create_convert_options(self, types: Mapping[str, Any], **others: Any) -> Any:
+        """Return `ConvertOptions` with types of columns."""
+        return import_pyarrow("pyarrow.csv").ConvertOptions(column_types=types, **{**self.convert, **others})
 
 
 class _SkippedCsvRows:
@@ -627,9 +643,9 @@ class _SkippedCsvRows:
     batch, halves of it are converted, down to the rows.
     """
 
-    def __init__(self, name: str, options: SourceOptions, invalid_rows: InvalidRows, first_row: int) -> None:
+    def __init__(self, name: str, dialect: _CsvDialect, invalid_rows: InvalidRows, first_row: int) -> None:
         self._name = name
-        self._options = options
+        self._dialect = dialect
         self._invalid_rows = invalid_rows
         self._first_row = first_row
         """The number of the first row of values, as in pyarrow's errors: the first row of the file has number 1."""
@@ -683,12 +699,13 @@ class _SkippedCsvRows:
             # pyarrow's other casts accept other texts. Nulls are written as empty text, and values in quotes.
             text = io.BytesIO()
             pc.write_csv(pa.table(others), text, pc.WriteOptions(include_header=False))
-            options = replace(self._options, null_values=())
             converted = pc.read_csv(
                 io.BytesIO(text.getvalue()),
                 pc.ReadOptions(column_names=list(others), use_threads=False, block_size=max(len(text.getvalue()), 1)),
                 pc.ParseOptions(newlines_in_values=True, ignore_empty_lines=False),
-                _create_csv_convert_options(options, {key: schema.field(int(key)).type for key in others}),
+                self._dialect.create_convert_options(
+                    {key: schema.field(int(key)).type for key in others}, null_values=[""]
+                ),
             )
             columns |= {int(key): converted[key].combine_chunks() for key in others}
         arrays = [columns.get(index, column) for index, column in enumerate(batch.columns)]
@@ -735,10 +752,7 @@ def _parse_json(
     Lines that can't be parsed are passed to `handle_invalid`, with their number and the error, and left out.
     """
     pa, pj = import_pyarrow(), import_pyarrow("pyarrow.json")
-    types, formats = options.column_types, options.timestamp_formats
-    # pyarrow's reader of JSON takes ISO 8601 only: with other formats, text is read and then parsed.
-    timestamps = {column: kind for column, kind in types.items() if formats and pa.types.is_timestamp(kind)}
-    schema = pa.schema({**types, **dict.fromkeys(timestamps, pa.string())}.items())
+    types, schema = options.column_types, pa.schema(options.column_types.items())
     floats = [json.dumps(column, ensure_ascii=False) for column, kind in types.items() if pa.types.is_floating(kind)]
     # pyarrow reads NaN and infinities without quotes.
     special = re.compile(rb'((?:%s)[ \t]*:[ \t]*)"(NaN|-?Infinity)"' % "|".join(map(re.escape, floats)).encode())
@@ -767,13 +781,6 @@ def _parse_json(
                 continue
             table = parse(b"\n".join(line for _, line in lines), valid_schema)
         schema = table.schema
-        for column in schema.names if formats and is_first else ():
-            if pa.types.is_string(schema.field(column).type) and column not in types:
-                with suppress(pa.ArrowInvalid):  # as in CSV, text of which each value fits becomes timestamps
-                    _parse_timestamps(table, column, formats, pa.timestamp("s"))
-                    timestamps[column] = pa.timestamp("s")
-        for column, kind in timestamps.items():
-            table = _parse_timestamps(table, column, formats, kind)
         is_first = False
         yield table
 
@@ -812,20 +819,6 @@ def _drop_invalid_lines(
         schema = parse(b"\n".join(line for _, line in lines[:length]), schema).schema
         lines = drop(lines, schema)
     return lines, schema
-
-
-def _parse_timestamps(table: Any, column: str, formats: Sequence[str], kind: Any) -> Any:
-    """Parse a column of text in ISO 8601, or each value in the first of `formats` that fits it."""
-    pa, pc = import_pyarrow(), import_pyarrow("pyarrow.compute")
-    text, index = table[column], table.schema.get_field_index(column)
-    with suppress(pa.ArrowInvalid):
-        return table.set_column(index, column, text.cast(kind))
-    values = pc.coalesce(*(pc.strptime(text, each, kind.unit, error_is_null=True) for each in formats))
-    if values.null_count > text.null_count:
-        unparsed = text.filter(pc.and_(pc.is_null(values), pc.is_valid(text)))[0].as_py()
-        expected = ", ".join(map(repr, formats))
-        raise pa.ArrowInvalid(f"column {column!r}: {unparsed!r} has none of the formats {expected}")
-    return table.set_column(index, column, pc.assume_timezone(values, kind.tz) if kind.tz else values)
 
 
 def _read_json_blocks(source: Any, name: str, options: SourceOptions) -> Iterator[bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -219,34 +218,3 @@ def test_json_is_read_from_a_pipe(tmp_path: Path) -> None:
     (tmp_path / "x").write_text('[{"a": 1}]')
     process = run_with_pipe(tmp_path / "x", "convert", "--from", "json", "--to", "jsonl", "-", "-")
     assert (process.returncode, process.stdout, process.stderr) == (0, b'{"a": 1}\n', b"")
-
-
-@pytest.mark.parametrize("block_bytes", [1024, 1 << 20], ids=["many blocks", "one block"])
-def test_timestamps_of_json_have_the_given_formats(tmp_path: Path, block_bytes: int) -> None:
-    text = "".join(
-        json.dumps({"at": f"{day:02}/12/2026 18:00" if day % 9 else None, "s": f"day {day}"}) + "\n"
-        for day in range(1, 31)
-    )
-    text += json.dumps({"at": "2026.12.31 06:30", "s": "last"})
-    options = [
-        "--timestamp-format",
-        "%d/%m/%Y %H:%M",
-        "--timestamp-format",
-        "%Y.%m.%d %H:%M",
-        "--block-size",
-        block_bytes,
-    ]
-    table = convert_text(tmp_path / "x.jsonl", text, *options)
-    assert table.schema.types == [pa.timestamp("s"), pa.string()]
-    assert table["at"].null_count == 3
-    assert table["at"][0].as_py() == datetime(2026, 12, 1, 18, 0)
-    assert table["at"][30].as_py() == datetime(2026, 12, 31, 6, 30)
-    typed = convert_text(tmp_path / "x.jsonl", text, *options, "--column-type", "at=timestamp[us, tz=Europe/Riga]")
-    assert str(typed["at"][0].as_py()) == "2026-12-01 18:00:00+02:00"
-
-
-def test_a_timestamp_of_json_without_a_format_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "x.jsonl").write_text('{"at": "1/2/2026"}\n{"at": "soon"}\n')
-    arguments = ["convert", str(tmp_path / "x.jsonl"), str(tmp_path / "x.arrow"), "--timestamp-format", "%d/%m/%Y"]
-    assert main([*arguments, "--column-type", "at=timestamp[s]"]) == 1
-    assert "column 'at': 'soon' has none of the formats '%d/%m/%Y'" in capsys.readouterr().err

@@ -208,6 +208,16 @@ def test_only_old_superseded_manifests_are_removed(tmp_path: Path) -> None:
     assert sorted(int(path.stem) for path in (tmp_path / MANIFEST_FOLDER).iterdir()) == [2, 3]
 
 
+@pytest.mark.parametrize("offset_s", [-2 * MANIFEST_RETENTION_S, 2 * MANIFEST_RETENTION_S])
+def test_recent_manifests_are_kept_although_the_file_server_has_another_clock(tmp_path: Path, offset_s: float) -> None:
+    for sequence_number in (1, 2, 3):
+        try_create_manifest(tmp_path, manifest(sequence_number))
+        then = time.time() + offset_s
+        os.utime(tmp_path / MANIFEST_FOLDER / f"{sequence_number:020d}.json", (then, then))
+    remove_old_manifests(tmp_path)
+    assert sorted(int(path.stem) for path in (tmp_path / MANIFEST_FOLDER).iterdir()) == [1, 2, 3]
+
+
 MALFORMED = {
     "cut": b'{"format": "bowstring-man',
     "not an object": b"[]",

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,11 +23,18 @@ import pytest
 
 import bowstring as bs
 from bowstring.datasets import PublishedDataset
-from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
+from bowstring.errors import (
+    ClosedError,
+    ConnectionLostError,
+    DeadlineError,
+    InvalidArgumentError,
+    NotFoundError,
+    ResourceError,
+)
 from bowstring.kernels.list_lengths import NO_LISTS
 from bowstring.sharing import PublishedSummary, stored_parts
 from bowstring.sharing.agent import directory as agent_directory, publications
-from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix
+from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix, list_agent_addresses
 from bowstring.transports.sockets.unix import encode_unix_address
 from tests.control_group import limit_memory
 from tests.polling import wait_until
@@ -45,7 +52,7 @@ agent_directory._DETACHED_TOKEN = token
 
 
 def agent_address(token: str) -> str:
-    return f"{agent_address_prefix()}{token}0"
+    return f"{agent_address_prefix()}{token}"
 
 
 def status(address: str) -> dict[str, Any]:
@@ -378,9 +385,8 @@ def test_workers_publish_at_once_into_one_agent(token: str, method: str) -> None
 
 @pytest.mark.thorough
 def test_hundreds_of_data_sets_are_found_and_leave_no_descriptors(token: str) -> None:
-    address, agent = agent_directory.open_detached_agent()
-    with agent:
-        pid = agent.status()["pid"]
+    with agent_directory.open_detached_agent() as agent:
+        address, pid = agent.address, agent.status()["pid"]
     datasets = [bs.publish(bs.table({"a": [number]}), name="many") for number in range(300)]
     assert len(status(address)) == 300
     assert bs.open_published("many").id == datasets[-1].id
@@ -449,7 +455,7 @@ def test_agents_that_are_silent_or_send_anything_do_not_delay_or_change_the_list
 )
 def test_a_summary_of_other_types_is_refused(change: dict[str, Any]) -> None:
     now = datetime.now(UTC)
-    summary = PublishedSummary("a-1", "a", 1, 2, 3, ("h",), "detached", now, None, 0)
+    summary = PublishedSummary("a-1", "a", 1, 2, 3, ("h",), "detached", now, None, 0, 1.5)
     assert PublishedSummary.from_json(summary.to_json()) == summary
     with pytest.raises(bs.errors.ProtocolError, match="published data set"):
         PublishedSummary.from_json({**summary.to_json(), **change})
@@ -468,22 +474,53 @@ def test_a_description_that_is_malformed_or_too_long_is_refused(monkeypatch: pyt
             publications.decompress_description(description)
 
 
-@needs_root
-def test_agents_of_other_users_are_ignored_and_can_not_block_publishing(token: str) -> None:
-    code = """
-import os, socket
+OCCUPY_ADDRESSES = """
+import os, resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (len(addresses) + 100,) * 2)
 os.setgid(65534); os.setuid(65534)
-listener = socket.socket(socket.AF_UNIX)
-listener.bind(address)
-listener.listen(8)
+sockets = [socket.socket(socket.AF_UNIX) for _ in addresses]
+for each, address in zip(sockets, addresses):
+    each.bind(address)
+for each, address in zip(sockets[:-1], addresses):  # the last does not even listen
+    each.listen(0)
+for address in addresses[:-1][:8]:
+    sockets.append(socket.socket(socket.AF_UNIX))
+    sockets[-1].connect(address)  # its queue is full
 send("ready")
 receive()
 """
-    with PythonProcess(code, address=encode_unix_address(agent_address(token))) as other:
+
+
+@needs_root
+@pytest.mark.parametrize("occupied", ["first", "next 100", "not listening", "4000 others"])
+def test_agents_of_other_users_are_ignored_and_can_not_block_publishing(token: str, occupied: str) -> None:
+    first = agent_address(token)
+    addresses = {
+        "first": [first, f"{first}-unused"],
+        "next 100": [first, *(f"{first}-{number}" for number in range(1, 101))],
+        "not listening": [first],
+        "4000 others": [f"{agent_address_prefix()}{number}" for number in range(4000)],
+    }[occupied]
+    with PythonProcess(OCCUPY_ADDRESSES, addresses=list(map(encode_unix_address, addresses))) as other:
         assert other.receive() == "ready"
-        with bs.publish(TABLE, name="mine") as dataset:
+        with bs.publish(TABLE, name="mine") as dataset, bs.publish(TABLE, name="another"):
             assert [summary.id for summary in find("mine")] == [dataset.id]
             assert dataset.read_all() == TABLE
+            assert bs.open_published("mine").id == dataset.id
+            other.kill()  # the agent stays where it is
+            bs.publish(TABLE, name="later").close()
+            assert len(list_agent_addresses(first)[0]) == 1
+        assert find("mine") == []
+
+
+def test_a_list_for_which_not_all_agents_can_be_asked_is_an_error() -> None:
+    with ExitStack() as stack:
+        for number in range(64):  # more than are asked at once
+            silent = stack.enter_context(socket.socket(socket.AF_UNIX))
+            silent.bind(encode_unix_address(f"{agent_address_prefix()}silent-{number}"))
+            silent.listen()
+        with pytest.raises(DeadlineError, match=r"\d+ of \d+ host agents could not be asked: nothing within 0\.2 s"):
+            bs.published(timeout_s=0.2)
 
 
 def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: str) -> None:
@@ -493,7 +530,8 @@ def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: st
 
 
 def test_a_name_is_an_error_if_nothing_is_published(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agent_directory, "list_agent_addresses", list)
+    monkeypatch.setattr(agent_directory, "list_agent_addresses", lambda _prefix: (set(), set()))
+    monkeypatch.setattr(agent_directory, "find_recorded_end", lambda _: "")
     with pytest.raises(NotFoundError) as problem:
         bs.open_published("x")
     assert str(problem.value) == (

@@ -7,6 +7,8 @@ import pickle
 import re
 import secrets
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -24,7 +26,7 @@ from bowstring.datasets import EpochReader, PublishedDataset, published_dataset
 from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgumentError, NotFoundError, ResourceError
 from bowstring.sharing import ServerOptions, stored_parts
 from bowstring.sharing.agent import directory as agent_directory
-from bowstring.sharing.agent.client import AgentClient
+from bowstring.sharing.processes import is_stopped
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
@@ -182,6 +184,53 @@ def test_data_sets_of_processes_that_were_killed_while_replacing_are_replaced_by
         assert [summary.id for summary in bs.published() if summary.name == "model"] == [dataset.id]
 
 
+def test_a_child_with_the_process_id_of_its_parent_is_not_the_owner() -> None:
+    code = """
+import ctypes, os, sys
+import bowstring as bs
+dataset = bs.publish(bs.table({"a": [1, 2]}), name="first-process", ttl_s=60)
+server = bs.serve({"t": bs.table({"a": [1, 2]})})
+CLONE_NEWPID = 0x20000000  # `os.unshare` is of Python 3.12
+assert ctypes.CDLL(None).unshare(CLONE_NEWPID) == 0
+child = os.fork()
+if not child:
+    print(os.getpid(), dataset.is_owner, flush=True)
+    dataset.close()
+    server.close()
+    os._exit(0)
+os.waitpid(child, 0)
+with bs.connect(server.uri("t")) as reader, bs.open_published(dataset.id) as view:
+    print(os.getpid(), dataset.is_owner, reader.read_all().num_rows, view.read_all().num_rows)
+dataset.close()
+"""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc", sys.executable, "-c", code]
+    if subprocess.run([*command[:-3], "true"], capture_output=True, check=False).returncode:
+        pytest.skip("requires permission to create a namespace of processes")
+    process = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (process.stdout, process.stderr) == ("1 False\n1 True 2 2\n", "")
+
+
+def test_the_newest_is_found_and_replaces_others_although_the_clock_was_set_back(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import time\nnow = time.time\ntime.time = lambda: now() + 3600")
+    name = f"clock-{secrets.token_hex(4)}"
+    code = """
+import sys
+sys.path.insert(0, folder)  # as the host agent's, whose clock is an hour ahead
+import bowstring as bs
+send(bs.publish(bs.table({"a": [1]}), name=name, lifetime="application").id)
+receive()
+"""
+    with PythonProcess(code, folder=str(tmp_path), name=name) as other:
+        other.receive()
+        (earlier,) = (summary for summary in bs.published() if summary.name == name)
+        assert earlier.age_s < -3000
+        with bs.publish(TABLE, name=name) as dataset:
+            assert [summary.id for summary in bs.published() if summary.name == name] == [dataset.id, earlier.id]
+            assert bs.open_published(name).id == dataset.id
+            with bs.publish(TABLE, name=name, replace=True) as newest:
+                assert [summary.id for summary in bs.published() if summary.name == name] == [newest.id]
+
+
 def test_a_data_set_of_another_agent_is_replaced_too() -> None:
     name = f"moved-{secrets.token_hex(4)}"
     with (
@@ -235,7 +284,7 @@ def test_the_error_says_that_the_process_or_the_agent_has_ended() -> None:
     code = "import bowstring as bs\nsend(bs.publish(bs.table({'a': [1]}), name='gone', lifetime='application'))"
     attached: PublishedDataset = run_python(f"{code}\nreceive()")
     detached = bs.publish(TABLE, name="gone")
-    with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+    with agent_directory.open_detached_agent() as agent:
         os.kill(agent.status()["pid"], signal.SIGKILL)
     for dataset in (attached, detached):
         assert wait_until(partial(has_lost_its_agent, dataset))
@@ -256,7 +305,7 @@ def has_lost_its_agent(dataset: PublishedDataset) -> bool:
 @pytest.mark.thorough
 def test_opening_while_an_agent_is_stopped_is_an_error_after_one_time_out(token: str) -> None:
     with bs.publish(TABLE, name="stopped") as dataset:
-        with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+        with agent_directory.open_detached_agent() as agent:
             pid = agent.status()["pid"]
         os.kill(pid, signal.SIGSTOP)
         try:
@@ -271,12 +320,34 @@ def test_opening_while_an_agent_is_stopped_is_an_error_after_one_time_out(token:
         assert bs.open_published("stopped").read_all() == TABLE
 
 
+def test_a_stopped_agent_delays_only_names_that_no_other_agent_has(token: str) -> None:
+    with (
+        bs.publish(TABLE, name="stopped"),
+        bs.publish(TABLE, name="running", lifetime="application"),
+        agent_directory.open_detached_agent() as agent,
+        ThreadPoolExecutor() as pool,
+    ):
+        pid = agent.status()["pid"]
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            assert wait_until(lambda: is_stopped(pid))
+            opened = pool.submit(bs.open_published, "running", 10_000.0)
+            listed = pool.submit(bs.published, 10_000.0)
+            assert opened.result(timeout=60).read_all() == TABLE
+            assert {"running", "stopped"} & {summary.name for summary in listed.result(timeout=60)} == {"running"}
+            late = pool.submit(bs.open_published, "stopped", 10_000.0)
+            assert not wait_until(late.done, within_s=0.3)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert late.result(timeout=60).read_all() == TABLE
+
+
 def test_closing_while_the_agent_is_stopped_is_an_error_that_says_what_remains(
     token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(published_dataset, "DROP_TIMEOUT_S", 0.2)
     dataset = bs.publish(TABLE, name="stopped", ttl_s=3600)
-    with AgentClient.connect(agent_directory.open_detached_agent()[0]) as agent:
+    with agent_directory.open_detached_agent() as agent:
         pid = agent.status()["pid"]
     os.kill(pid, signal.SIGSTOP)
     try:

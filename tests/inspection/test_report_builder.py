@@ -408,7 +408,7 @@ def test_an_impossible_null_count_is_rejected(null_count: int) -> None:
     raw = written_by_bowstring(bowstring.table({"a": [1, None, 3]}), "stream")
     node = struct.pack("<qq", 3, 1)
     assert raw.count(node) == 1
-    with pytest.raises(InvalidDataError, match=f"column 'a': 3 slots, {null_count} of them null, in 3 rows"):
+    with pytest.raises(InvalidDataError, match=f"record batch 0: node 0 has 3 slots and {null_count} nulls"):
         bowstring.inspection.inspect(raw.replace(node, struct.pack("<qq", 3, null_count)))
 
 

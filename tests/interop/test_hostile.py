@@ -326,10 +326,15 @@ def test_the_depth_of_a_schema_is_limited(producer: Producer) -> None:
         c_schema.import_field(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
 
 
-def test_a_schema_that_is_its_own_child_is_an_error(producer: Producer) -> None:
-    schema = producer.schema(b"+l", [0])
+@pytest.mark.parametrize("text", [b"+l", b"+s", b"+m", b"+vl", b"+w:2", b"+ud:0", b"+r", "dictionary"])
+def test_a_schema_that_is_its_own_child_or_dictionary_is_an_error(producer: Producer, text: bytes | str) -> None:
+    children = {b"+r": [0, 0], "dictionary": []}.get(text, [0])
+    schema = producer.schema(text if isinstance(text, bytes) else b"i", children)
     fields = c_abi.SchemaStruct.from_address(schema)
-    ctypes.c_int64.from_address(fields[c_abi.SCHEMA_CHILDREN]).value = schema
+    for index in range(len(children)):
+        ctypes.c_int64.from_address(fields[c_abi.SCHEMA_CHILDREN] + 8 * index).value = schema
+    if text == "dictionary":
+        fields[c_abi.SCHEMA_DICTIONARY] = schema
     with pytest.raises(LimitError, match="nested"):
         c_schema.import_field(producer.capsule(schema, c_abi.SCHEMA_CAPSULE))
 

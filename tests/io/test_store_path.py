@@ -117,7 +117,7 @@ def test_a_file_system_without_conditional_put_is_refused() -> None:
     folder = StorePath("http://user:secret@127.0.0.1:9/data")
     pytest.importorskip("aiohttp")
     with pytest.raises(
-        UnmetRequirementError, match=r"^http://127.0.0.1:9/data: this store has no conditional put"
+        UnmetRequirementError, match=r"^http://…@127.0.0.1:9/data: this store has no conditional put"
     ) as e:
         folder.check_conditional_put()
     assert "secret" not in str(e.value)

@@ -15,8 +15,8 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.ipc.codecs import CodecName
 from bowstring.ipc.message import CONTINUATION
-from bowstring.ipc.metadata.header import CODECS
 from bowstring.ipc.write_options import ByteOrder, MetadataVersion
 from tests.ipc import samples
 from tests.ipc.formats import ENCODERS, EVERY_FORMAT, OPENERS, PYARROW_OPENERS
@@ -25,7 +25,7 @@ BIG_ENDIAN = bs.ipc.IpcWriteOptions(byte_order="big")
 WRITE_OPTIONS = [
     bs.ipc.IpcWriteOptions(order, version, is_legacy, codec)
     for order, version, is_legacy, codec in product(
-        get_args(ByteOrder), get_args(MetadataVersion), (False, True), (None, *CODECS)
+        get_args(ByteOrder), get_args(MetadataVersion), (False, True), (None, *get_args(CodecName))
     )
     if version == "V5" or codec is None
 ]
@@ -136,7 +136,7 @@ def test_unions_have_a_validity_buffer_in_version_4_only() -> None:
 
 def test_incompressible_buffers_stay_uncompressed_and_empty_ones_have_no_prefix() -> None:
     noise = np.random.default_rng(5).integers(0, 1 << 62, 1000)
-    for codec in CODECS:
+    for codec in get_args(CodecName):
         (buffer,) = body_buffers(bs.array(noise), bs.ipc.IpcWriteOptions(compression=codec))
         assert buffer == struct.pack("<q", -1) + noise.tobytes()
         assert body_buffers(bs.array([], bs.int64()), bs.ipc.IpcWriteOptions(compression=codec)) == [b""]
@@ -177,7 +177,7 @@ def test_unknown_options_are_rejected(options: dict[str, Any]) -> None:
         bs.ipc.IpcWriteOptions(**options)
 
 
-@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("codec", get_args(CodecName))
 def test_replaced_dictionaries_are_compressed_and_byte_swapped(codec: str) -> None:
     type_ = bs.dictionary(bs.int16(), bs.string())
     batches = [bs.record_batch({"d": bs.array([f"{a} {i}" for i in range(500)], type_)}) for a in ("one", "two")]

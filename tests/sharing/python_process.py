@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
+
+import pytest
 
 _MAIN = """
 import pickle, sys
@@ -19,14 +24,23 @@ exec(code, {**values, "send": send, "receive": receive})
 """
 
 
+needs_user_namespaces = pytest.mark.skipif(
+    os.getuid() != 0
+    or shutil.which("unshare") is None
+    or subprocess.run(["unshare", "--user", "true"], capture_output=True, check=False).returncode != 0,
+    reason="requires root and user namespaces",
+)
+
+
 class PythonProcess:
     """Runs `code` with the globals `values`, and `send` and `receive` to exchange values with the test.
 
-    `network` is the name of a network namespace.
+    `network` is the name of a network namespace; `isolation` are options of the command `unshare`.
     """
 
-    def __init__(self, code: str, *, network: str | None = None, **values: Any) -> None:
+    def __init__(self, code: str, *, network: str | None = None, isolation: Sequence[str] = (), **values: Any) -> None:
         prefix = ["ip", "netns", "exec", network] if network is not None else []
+        prefix += ["unshare", *isolation] if isolation else []
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-c", _MAIN],
             stdin=subprocess.PIPE,

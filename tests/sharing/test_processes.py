@@ -53,6 +53,70 @@ def test_a_reused_process_id_is_another_process() -> None:
         replace(own, host="elsewhere").check_alive("this")
 
 
+def test_a_process_that_gets_the_id_of_one_that_was_killed_does_not_replace_it() -> None:
+    code = """
+import os, pickle, time
+import bowstring as bs
+from bowstring.sharing.processes import ProcessIdentity
+reading, writing = os.pipe()
+def fork(pid, work):
+    with open("/proc/sys/kernel/ns_last_pid", "w") as last:
+        last.write(str(pid - 1))
+    child = os.fork()
+    if not child:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    assert child == pid
+def own():
+    handle = bs.share(bs.table({"a": [1]}))
+    bs.publish(bs.table({"a": [1]}), name="owned-by-500", lifetime="application")
+    os.write(writing, pickle.dumps((handle, ProcessIdentity.current())))
+    time.sleep(60)
+fork(500, own)
+handle, owner = pickle.loads(os.read(reading, 65536))
+before = (owner.is_alive(), bs.attach(handle).num_rows, len([s for s in bs.published() if s.name == "owned-by-500"]))
+os.kill(500, 9)
+os.waitpid(500, 0)
+fork(500, lambda: time.sleep(60))
+try:
+    bs.attach(handle)
+except bs.errors.ConnectionLostError:
+    attached = False
+end = time.monotonic() + 30
+while (published := [s for s in bs.published() if s.name == "owned-by-500"]) and time.monotonic() < end:
+    time.sleep(0.02)
+print(before, owner.is_alive(), owner.open_pidfd(), attached, published)
+"""
+    command = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    if subprocess.run(
+        [*command, "test", "-w", "/proc/sys/kernel/ns_last_pid"], capture_output=True, check=False
+    ).returncode:
+        pytest.skip("requires permission to create a namespace of processes and to choose their IDs")
+    process = subprocess.run(
+        [*command, sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (process.stdout, process.stderr) == ("(True, 1, 1) False None False []\n", "")
+
+
+def test_a_process_whose_clocks_are_in_another_namespace_is_not_taken_for_ended() -> None:
+    code = """
+import sys
+from bowstring.sharing.processes import ProcessIdentity, start_ticks
+pid, ticks, host = sys.argv[1:]
+print(start_ticks(int(pid)) - int(ticks), ProcessIdentity(int(pid), int(ticks), host).is_local)
+"""
+    own = ProcessIdentity.current()
+    arguments = [sys.executable, "-c", code, *map(str, (own.pid, own.start_ticks, own.host))]
+    other = subprocess.run(
+        ["unshare", "--time", "--boottime", "1000", "--fork", *arguments], capture_output=True, text=True, check=False
+    )
+    if other.returncode:
+        pytest.skip(f"requires permission to create a namespace of clocks: {other.stderr}")
+    assert other.stdout.split() == [str(1000 * os.sysconf("SC_CLK_TCK")), "False"]
+
+
 JAVA_THAT_FORKS = """
 import os
 from bowstring.sharing.processes import find_java_ancestor

@@ -7,7 +7,10 @@ import os
 import pickle
 import re
 import resource
+import time
 from dataclasses import replace
+from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +220,11 @@ def test_memory_of_an_arena_is_shared_again_after_its_last_reader() -> None:
             assert bs.attach(one) == bs.attach(two) == example_table()
 
 
-def test_a_handle_of_memory_that_was_filled_again_is_an_error() -> None:
+@pytest.mark.parametrize("clock", ["runs", "stands still", "is set back"])
+def test_a_handle_of_memory_that_was_filled_again_is_an_error(clock: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    times_ns = {"stands still": repeat(time.time_ns()), "is set back": iter((time.time_ns(), time.time_ns() - 10**12))}
+    if clock in times_ns:
+        monkeypatch.setattr(time, "time_ns", partial(next, times_ns[clock]))
     with Arena() as arena:
         with bs.share(example_table(), arena=arena) as handle:
             copy = pickle.loads(pickle.dumps(handle))

@@ -31,15 +31,17 @@ class Authority:
     def certificate(self) -> Path:
         return self.folder / "authority.pem"
 
-    def issue(self, name: str, days: int = 2) -> tuple[Path, Path]:
-        """Return the paths of a certificate for the host or client `name`, and of its key."""
+    def issue(self, name: str, days: int = 2, subject: str | None = None) -> tuple[Path, Path]:
+        """Return the paths of a certificate for the host or client `name`, and of its key. `subject` is openssl's text
+        of the certificate's subject, by default with the name only.
+        """
         stem = name.replace(":", "-")
         kind = "IP" if name.replace(".", "").isdigit() else "DNS"
         extensions = self.folder / f"{stem}.extensions"
         extensions.write_text(f"subjectAltName={kind}:{name}\n")
         self._openssl(
             "req", "-newkey", "ec", *_CURVE, "-nodes", "-keyout", f"{stem}.key", "-out", f"{stem}.csr",
-            "-subj", f"/CN={name}",
+            "-utf8", "-multivalue-rdn", "-subj", subject or f"/CN={name}",
         )  # fmt: skip
         self._openssl(
             "x509", "-req", "-in", f"{stem}.csr", "-CA", "authority.pem", "-CAkey", "authority.key", "-CAcreateserial",
@@ -51,8 +53,8 @@ class Authority:
         certificate, key = self.issue(name, days)
         return TlsOptions(certificate, key, self.certificate if checks_clients else None)
 
-    def client(self, name: str | None = None) -> TlsOptions:
-        certificate, key = self.issue(name) if name is not None else (None, None)
+    def client(self, name: str | None = None, subject: str | None = None) -> TlsOptions:
+        certificate, key = self.issue(name, subject=subject) if name is not None else (None, None)
         return TlsOptions(certificate, key, self.certificate)
 
     def _openssl(self, *arguments: str) -> None:

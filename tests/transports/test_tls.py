@@ -48,6 +48,26 @@ def test_a_server_that_requires_certificates_has_the_name_of_its_client(authorit
         assert other.channel.traits.peer == PeerIdentity(name="commonName=alice")
 
 
+@pytest.mark.parametrize(
+    ("subject", "name"),
+    [
+        ("/CN=alice/O=Staff", "commonName=alice, organizationName=Staff"),
+        ("/CN=alice+O=Staff", "commonName=alice+organizationName=Staff"),
+        ("/CN=alice, organizationName=Staff", r"commonName=alice\, organizationName=Staff"),
+        (r"/CN=alice\+organizationName=Staff", r"commonName=alice\+organizationName=Staff"),
+        (r"/CN=alice\\, organizationName=Staff", r"commonName=alice\\\, organizationName=Staff"),
+        ('/CN=#é<>"; ', r"commonName=\#é\<\>\"\;\ "),
+        ("/CN=a\nb\u0085", r"commonName=a\0Ab\C2\85"),
+    ],
+)
+def test_different_subjects_of_certificates_are_different_names(authority: Authority, subject: str, name: str) -> None:
+    one, other = connect(authority.server(checks_clients=True), authority.client("alice", subject))
+    with one, other:
+        one.send([b"hello"])
+        other.receive()
+        assert other.channel.traits.peer == PeerIdentity(name=name)
+
+
 def test_a_server_of_another_authority_is_refused(authority: Authority, other_authority: Authority) -> None:
     with (
         assert_descriptors_closed(),

@@ -10,7 +10,6 @@ Both directions depend on the same progress, so a lock makes the threads that se
 from __future__ import annotations
 
 import math
-import os
 import threading
 from abc import ABC, abstractmethod
 from collections import deque
@@ -21,6 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidArgumentError, LimitError
 from bowstring.memory.buffer import allocate
+from bowstring.memory.forks import process_token
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     RECEIVE,
@@ -304,7 +304,7 @@ class MessageChannel(Channel):
         # Taken before the lock of `RegisteredMemory`, which takes them in the other order only for channels that are
         # closed. These do not take its lock any more.
         self._lock = threading.RLock()
-        self._process_id = os.getpid()
+        self._process = process_token()
         self._next_token = 1
         self._lost_directions = 0
         self._failure: BowstringError | None = None
@@ -481,7 +481,7 @@ class MessageChannel(Channel):
     @property
     def _is_inherited(self) -> bool:
         """Whether the channel belongs to the parent of this process."""
-        return self._process_id != os.getpid()
+        return self._process is not process_token()
 
     @property
     @abstractmethod

@@ -20,7 +20,6 @@ import numpy as np
 from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.buffer import ALIGNMENT_BYTES
 from bowstring.memory.closable import call_on_error
-from bowstring.memory.parallel_copy import copy_bytes
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     BufferLocations,
@@ -192,7 +191,7 @@ class RegisteredHostMemory(RegisteredMemory):
         self._view = view
 
     def _write_region(self, offset_bytes: int, region: Region) -> None:
-        copy_bytes(region.view(0, region.size_bytes), self._view[offset_bytes : offset_bytes + region.size_bytes])
+        region.copy_into(0, self._view[offset_bytes : offset_bytes + region.size_bytes])
 
 
 def _round_up(size_bytes: int) -> int:

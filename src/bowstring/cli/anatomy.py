@@ -13,6 +13,7 @@ from bowstring.cli.progress import progress_bar
 from bowstring.display.printable_text import format_size, to_printable
 from bowstring.errors import format_count
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
+from bowstring.redaction import redact
 
 
 @click.command(
@@ -65,4 +66,4 @@ def _draw(file: str | None, target: str, quick: bool, max_piped_bytes: int) -> N
         sink.write([page], len(page))
     if target != "-":
         errors_note = f"; {format_count(errors, 'error')} in {to_printable(name)}" if errors else ""
-        click.echo(f"{to_printable(target)}: {format_size(len(page))}{errors_note}")
+        click.echo(f"{to_printable(redact(target))}: {format_size(len(page))}{errors_note}")

@@ -14,6 +14,7 @@ from bowstring.cli.progress import ReportProgress, progress_bar
 from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
 from bowstring.ipc.tools.concat import concat_files
+from bowstring.redaction import redact
 
 
 @click.command(
@@ -47,7 +48,7 @@ def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_js
     if as_json:
         echo_json(
             {
-                "target": target,
+                "target": redact(target),
                 "format": "stream" if as_stream else "file",
                 "sources": report.sources,
                 "record_batches": report.record_batches,
@@ -58,7 +59,7 @@ def concat(files: Sequence[str], *, target: str, arrow_format: str | None, as_js
         return
     rows, batches = format_count(report.rows, "row"), format_count(report.record_batches, "record batch")
     sources, size = format_count(report.sources, "source"), format_count(report.size_bytes, "byte")
-    click.echo(f"{to_printable(target)}: {rows} in {batches} of {sources}, {size}", err=target == "-")
+    click.echo(f"{to_printable(redact(target))}: {rows} in {batches} of {sources}, {size}", err=target == "-")
 
 
 def _resolve_sources(files: Sequence[str], report_progress: ReportProgress) -> Iterator[Any]:

@@ -45,10 +45,12 @@ from bowstring.file_formats import (
     LazyTable,
     SourceOptions,
     decode_dictionaries,
+    import_pyarrow,
     validate_table,
     write_batches,
 )
 from bowstring.inspection.formatting import check_row_count
+from bowstring.ipc.codecs import CODECS
 from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 
 # A block has to contain a whole row, and the first one determines the types.
@@ -60,10 +62,10 @@ _SOURCE_OPTIONS = {
     "column_types": ("csv", "json", "jsonl"),
     "invalid_rows": ("csv", "json", "jsonl"),
     "null_values": ("csv",),
-    "timestamp_formats": ("csv", "json", "jsonl"),
+    "timestamp_parsers": ("csv",),
     "skip_rows": ("csv",),
     "encoding": ("csv",),
-    "quote": ("csv",),
+    "quote_char": ("csv",),
     "block_bytes": ("csv", "json", "jsonl"),
 }
 _TARGET_OPTIONS = {
@@ -78,7 +80,7 @@ _TARGET_OPTIONS = {
 }
 _SHARED_OPTIONS = {"delimiter": ("csv",), "no_header": ("csv",)}
 _CODECS = {
-    **dict.fromkeys(ARROW_FORMATS, ("none", "lz4", "zstd")),
+    **dict.fromkeys(ARROW_FORMATS, ("none", *CODECS)),
     "parquet": ("none", "snappy", "gzip", "brotli", "lz4", "zstd"),
 }
 _DEFAULT_CODECS = {"parquet": "snappy"}
@@ -87,7 +89,7 @@ _DEFAULT_CODECS = {"parquet": "snappy"}
 def _parse_character(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
     if value in ("\\t", "tab"):
         return "\t"
-    if value == "none" and param.name == "quote":
+    if value == "none" and param.name == "quote_char":
         return ""
     if value is not None and (len(value) != 1 or not value.isascii()):
         raise click.BadParameter(f"expected one ASCII character, found {value!r}", ctx, param)
@@ -147,9 +149,9 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 @click.option(
     "--delimiter",
     callback=_parse_character,
-    help="Delimiter of CSV: one character, or \\t.  [default: a comma, or a tab for .tsv; detected in SOURCE]",
+    help="Delimiter of CSV: one character, or \\t.  [default: a comma, or a tab for .tsv]",
 )
-@click.option("--quote", callback=_parse_character, default='"', help="Quote character of CSV, or none.")
+@click.option("--quote", "quote_char", callback=_parse_character, default='"', help="Quote character of CSV, or none.")
 @click.option("--no-header", is_flag=True, help="CSV has no header; the columns of SOURCE are named f0, f1, …")
 @click.option(
     "--column-names",
@@ -169,10 +171,10 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 )
 @click.option(
     "--timestamp-format",
-    "timestamp_formats",
+    "timestamp_parsers",
     type=UTF8_TEXT,
     multiple=True,
-    help="A strptime format of timestamps in CSV and JSON, in addition to ISO 8601; may be repeated.",
+    help="A strptime format of timestamps in CSV, in addition to ISO 8601; may be repeated.",
 )
 @click.option("--skip-rows", type=COUNT, default=0, help="Lines of CSV to skip before the header.")
 @click.option("--encoding", type=UTF8_TEXT, callback=_parse_encoding, default="utf-8", help="Encoding of CSV.")
@@ -200,7 +202,7 @@ def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> 
         out = resolve_output(target, *list_inputs(source))
         with (
             progress_bar("converting", table_source.progress_unit) as report_progress,
-            open_with_progress(table_source, _read_options(options), report_progress) as source_table,
+            open_with_progress(table_source, _read_options(options, source_format), report_progress) as source_table,
         ):
             table = _transform_table(source_table, source_format, target_format, options)
             rows = write_batches(out, target_format, table, **write_options)
@@ -233,9 +235,20 @@ def _complete_options(
     return {**options, "compression": compression}
 
 
-def _read_options(options: Mapping[str, Any]) -> SourceOptions:
+def _read_options(options: Mapping[str, Any], source_format: str) -> SourceOptions:
     names = {field.name for field in fields(SourceOptions)} & options.keys()
-    return SourceOptions(**{name: options[name] for name in names}, has_header=not options["no_header"])
+    csv_options: dict[str, Any] = {}
+    if source_format == "csv":
+        csv_options = {name: options[name] for name in ("skip_rows", "encoding")}
+        csv_options["quote_char"] = options["quote_char"] or False
+        csv_options |= {name: list(options[name]) for name in ("column_names", "null_values") if options[name]}
+        if options["delimiter"]:
+            csv_options["delimiter"] = options["delimiter"]
+        if options["timestamp_parsers"]:
+            csv_options["timestamp_parsers"] = [*options["timestamp_parsers"], import_pyarrow("pyarrow.csv").ISO8601]
+        if options["no_header"] and not options["column_names"]:
+            csv_options["autogenerate_column_names"] = True
+    return SourceOptions(**{name: options[name] for name in names}, csv_options=csv_options)
 
 
 def _write_options(target_format: str, options: Mapping[str, Any]) -> dict[str, Any]:

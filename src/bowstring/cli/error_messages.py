@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from bowstring.display.printable_text import to_printable
+from bowstring.redaction import redact
 
 EXIT_FAILURE, EXIT_INTERRUPTED = 1, 130
 """Exit statuses in addition to 0 for success and click's 2 for usage errors."""
@@ -15,7 +16,7 @@ def format_error_line(text: str, hint: str) -> str:
 
     Control characters are shown as escapes, because the text may contain bytes of a hostile file.
     """
-    return f"bowstring: {to_printable(' '.join(text.split()))}" + (f" ({hint})" if hint else "")
+    return f"bowstring: {to_printable(redact(' '.join(text.split())))}" + (f" ({hint})" if hint else "")
 
 
 @dataclass(slots=True)

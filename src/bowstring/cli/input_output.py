@@ -39,6 +39,7 @@ from bowstring.io.fsspec_store import is_url, with_storage_options
 from bowstring.io.sinks import Sink, open_sink, reject_same_file
 from bowstring.io.store_path import StorePath
 from bowstring.memory.closable import call_on_error
+from bowstring.redaction import redact
 
 FORMAT_VERSION = 1
 """The version of the JSON that commands write; it changes if the meaning of a key changes."""
@@ -127,7 +128,7 @@ def _with_schema(schema: Schema, table: LazyTable) -> Iterator[RecordBatch]:
 
 def source_name(file: str | None) -> str:
     """Return the name of the source for messages."""
-    return "standard input" if file is None or file == "-" else file
+    return "standard input" if file is None or file == "-" else redact(file)
 
 
 def is_input_idle(file: str | None) -> bool:
@@ -191,7 +192,7 @@ def echo_written(target: str, rows: int, columns: int) -> None:
     """Write one line about the written file to standard error, unless the target is standard output."""
     if target != "-":
         counts = f"{format_count(rows, 'row')}, {format_count(columns, 'column')}"
-        click.echo(f"{to_printable(target)}: {counts}", err=True)
+        click.echo(f"{to_printable(redact(target))}: {counts}", err=True)
 
 
 def choose_target_format(path: str, target_format: str | None, default: str | None = None) -> str:

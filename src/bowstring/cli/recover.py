@@ -27,6 +27,7 @@ from bowstring.errors import MissingFileError, format_count
 from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION
 from bowstring.ipc.tools.message_search import DroppedRange
 from bowstring.ipc.tools.recover import DamagedColumn, RecoveryReport, recover as recover_data
+from bowstring.redaction import redact
 
 # Enough to see a pattern; `recover` in Python returns all losses.
 _LOSSES_SHOWN = 100
@@ -86,9 +87,9 @@ def recover(  # noqa: PLR0913 -- one parameter for each option
                 damaged_columns=damaged_columns,
             )
         is_lost = is_lost or bool(report.dropped or report.damaged_columns)
-        documents.append(_to_json(source_name(each), path, report, count))
+        documents.append(_to_json(source_name(each), redact(path), report, count))
         if not as_json:
-            _show_report(to_printable(source_name(each)), to_printable(path), report, count, target == "-")
+            _show_report(to_printable(source_name(each)), to_printable(redact(path)), report, count, target == "-")
     if as_json:
         echo_json(documents[0] if len(documents) == 1 else {"files": documents}, err=target == "-")
     return EXIT_FAILURE if is_lost else 0

@@ -12,6 +12,7 @@ from bowstring.display.printable_text import to_printable
 from bowstring.errors import format_count
 from bowstring.io.fsspec_store import is_url
 from bowstring.io.local_path import absolute_path
+from bowstring.redaction import redact
 from bowstring.spark.folder.vacuum import VACUUM_AGE_S, vacuum as vacuum_folder
 
 
@@ -45,5 +46,5 @@ def vacuum(folder: str, *, older_than_s: float, dry_run: bool, as_json: bool) ->
     for path in paths:
         click.echo(to_printable(str(path)))
     verb = "would be removed" if dry_run else "removed"
-    click.echo(f"{to_printable(folder)}: {format_count(len(paths), 'file')} {verb}", err=True)
+    click.echo(f"{to_printable(redact(folder))}: {format_count(len(paths), 'file')} {verb}", err=True)
     return 0

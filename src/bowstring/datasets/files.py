@@ -30,7 +30,7 @@ from bowstring.file_formats import (
 )
 from bowstring.io.fsspec_store import is_url, with_storage_options
 from bowstring.io.local_path import as_folder, is_file_uri, parse_file_uri
-from bowstring.io.store_path import FolderPath, StorePath
+from bowstring.io.store_path import FolderPath, StorePath, check_regular_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.kernels.filters import FiltersLike
 
@@ -47,6 +47,7 @@ def read_table(  # noqa: PLR0913 -- all but one are options
     column_types: SchemaLike | None = None,
     invalid_rows: InvalidRowsAction = "error",
     storage_options: Mapping[str, Any] | None = None,
+    **csv_options: Any,
 ) -> Table:
     """Read an Arrow file or stream, a Parquet, CSV or JSON file into a table; or the files of a folder, a glob or a
     list of paths, as `bowstring.dataset` describes them.
@@ -61,15 +62,16 @@ def read_table(  # noqa: PLR0913 -- all but one are options
     `column_types` are types of some columns of CSV and JSON, such as ``{"zip": "string"}``; others are inferred from
     all rows. A row that has other columns, or a value that is not of the column's type, raises `InvalidDataError` with
     its number; with ``invalid_rows="skip"`` it is left out, and a warning has the number of such rows and the first
-    ones.
+    ones. `csv_options` are those of `pyarrow.csv.ReadOptions`, `ParseOptions` and `ConvertOptions`, such as
+    ``delimiter=";"``; a .tsv file has tabs.
 
     >>> bs.write_table(bs.table({"day": [1, 2, 3], "degrees": [-3.5, 14.0, 9.25]}), "days.csv")
     >>> bs.read_table("days.csv", columns=["degrees"], filters=[("day", ">=", 2)]).to_pydict()
     {'degrees': [14.0, 9.25]}
     """
-    options = WHOLE_FILE
-    if column_types is not None or invalid_rows != "error":
-        options = replace(options, column_types=import_column_types(column_types or {}), invalid_rows=invalid_rows)
+    options = replace(WHOLE_FILE, invalid_rows=invalid_rows, csv_options=csv_options)
+    if column_types is not None:
+        options = replace(options, column_types=import_column_types(column_types))
     if not isinstance(source, list | tuple):
         source = with_storage_options(source, storage_options)
         try:
@@ -149,6 +151,7 @@ def _list_files(folder: FolderPath) -> list[FolderPath]:
     listing = {entry.name: entry for entry in as_folder(folder).scan()}  # in a store with the sizes
     for entry in manifest.entries:
         path = folder / entry.name
+        check_regular_file(path)
         try:
             size_bytes = listing.get(entry.name, path).stat().st_size
         except OSError as error:

@@ -6,7 +6,7 @@ import zlib
 
 from bowstring.datasets.manifest import Manifest, ManifestEntry, iter_data_files
 from bowstring.errors import InvalidDataError, MissingFileError, translate_os_error
-from bowstring.io.store_path import FolderPath, find_relative_name
+from bowstring.io.store_path import FolderPath, check_regular_file, find_relative_name
 
 # Long enough that the calls cost nothing beside the CRC.
 _READ_BYTES = 1 << 20
@@ -21,6 +21,7 @@ def check_listed_file(folder: FolderPath, entry: ManifestEntry, *, checksum: boo
         BowstringError, also an OSError: it can't be read.
     """
     path = folder / entry.name
+    check_regular_file(path)
     try:
         size_bytes, crc32 = path.stat().st_size, 0
         if size_bytes != entry.length_bytes:

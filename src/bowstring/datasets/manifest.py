@@ -225,8 +225,13 @@ def remove_old_manifests(folder: FolderPath) -> None:
     """Remove superseded manifests created more than MANIFEST_RETENTION_S ago, and as old temporary files of dead
     writers. The newer ones, and those that they add to, remain.
     """
-    oldest_s = time.time() - MANIFEST_RETENTION_S
-    is_old = {path.name: path.stat().st_mtime < oldest_s for path in (folder / MANIFEST_FOLDER).iterdir()}
+    modified_s = dict[str, float]()
+    for path in (folder / MANIFEST_FOLDER).iterdir():
+        with contextlib.suppress(FileNotFoundError):  # the temporary file of another commit
+            modified_s[path.name] = path.stat().st_mtime
+    # The time of the last commit if that is earlier: this host's clock may be ahead of the file server's or store's.
+    oldest_s = min(time.time(), max(modified_s.values(), default=0.0)) - MANIFEST_RETENTION_S
+    is_old = {name: each_s < oldest_s for name, each_s in modified_s.items()}
     # Listed after the ages, so that a manifest created meanwhile is in this list and counts as recent.
     numbers = _list_sequence_numbers(folder)
     first_recent = next((n for n in numbers if not is_old.get(_manifest_path(folder, n).name, False)), numbers[-1])

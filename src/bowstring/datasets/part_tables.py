@@ -33,6 +33,7 @@ from bowstring.kernels.list_lengths import (
     merge_list_length_bounds,
 )
 from bowstring.kernels.ml_vectors import MalformedRowError, read_vectors
+from bowstring.memory.forks import process_token
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client.connect import Target, connect
 from bowstring.sharing.client.dataset_reader import DatasetReader
@@ -110,7 +111,7 @@ class PartTables:
         self._futures: dict[int, Future[dict[int, OpenPart]]] = {}
         """The parts that are being read: one future for all parts of a request."""
         self._pool: ThreadPoolExecutor | None = None
-        self._process = os.getpid()
+        self._process = process_token()
         self._selection: RowSelection | None = None
         if isinstance(source, Dataset):
             self._source_schema = source.schema
@@ -290,8 +291,8 @@ class PartTables:
 
     def _read_ahead(self, parts: Sequence[int], next_parts: RowIndices) -> None:
         """Begin to read these parts and the next ones that fit, and drop all others that are not mapped."""
-        if os.getpid() != self._process:  # forked, without the threads
-            self._pool, self._futures, self._process = None, {}, os.getpid()
+        if self._process is not process_token():  # forked, without the threads
+            self._pool, self._futures, self._process = None, {}, process_token()
         retained = dict.fromkeys(parts)
         ahead_bytes = sum(map(self._owned_bytes, parts))
         for part in islice(next_parts.tolist(), _MAX_PARTS_AHEAD):

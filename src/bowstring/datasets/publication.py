@@ -74,8 +74,7 @@ def publish(
         regions = [stack.enter_context(region) for region in _to_fixed_regions(source, dataset_id, spill_folders)]
         schema = open_region_reader(regions[0]).schema
         list_lengths = [_find_list_lengths(region) for region in regions]
-        address, agent = _open_agent(lifetime)
-        stack.enter_context(agent)
+        agent = stack.enter_context(_open_agent(lifetime))
         parts = []
         for index, region in enumerate(regions):
             num_rows = index_part(region).num_rows
@@ -86,7 +85,7 @@ def publish(
         agent.commit_attempts(dataset_id, dict.fromkeys(range(len(parts)), 0))
         publication = describe_publication(Dataset(name or DEFAULT_NAME, schema, parts), lifetime)
         expires_at = agent.publish(dataset_id, publication)
-    control = LocalDatasetControl(address, dataset_id)
+    control = LocalDatasetControl(agent.address, dataset_id)
     dataset = PublishedDataset(publication.name, schema, parts, dataset_id, expires_at, control, is_owner=True)
     if replace:
         end_predecessors(dataset)
@@ -119,12 +118,12 @@ def _check_folder(folder: str | os.PathLike[str]) -> str:
     return os.path.abspath(folder)
 
 
-def _open_agent(lifetime: Lifetime) -> tuple[str, AgentClient]:
-    """Connect to the agent for a lifetime; with its address. One that no process owns has all detached data sets, so
-    that thousands of short-lived processes do not leave an agent each.
+def _open_agent(lifetime: Lifetime) -> AgentClient:
+    """Connect to the agent for a lifetime. One that no process owns has all detached data sets, so that thousands of
+    short-lived processes do not leave an agent each.
     """
     if lifetime == "detached":
         return open_detached_agent()
     owner = ProcessIdentity.current()
     key = _agent_keys.setdefault(owner, AgentKey.create())
-    return key.address, AgentClient.open(key)
+    return AgentClient.open(key)

@@ -19,6 +19,7 @@ from bowstring.errors import (
     check_seconds,
 )
 from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.forks import process_token
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.directory import find_published, list_published
 from bowstring.sharing.agent.group import DROP_TIMEOUT_S, AgentGroup, shows_end
@@ -92,7 +93,7 @@ class PublishedDataset(Dataset, Closable):
     (Schema(n: int64), [1])
     """
 
-    __slots__ = ("_control", "_expires_at", "_is_closed", "_owner_pid", "id")
+    __slots__ = ("_control", "_expires_at", "_is_closed", "_owner", "id")
 
     def __init__(  # noqa: PLR0913 -- the fields
         self,
@@ -110,12 +111,12 @@ class PublishedDataset(Dataset, Closable):
         self._expires_at = expires_at
         self._control = control
         self._is_closed = False
-        self._owner_pid = os.getpid() if is_owner else None
+        self._owner = process_token() if is_owner else None
 
     @property
     def is_owner(self) -> bool:
         """Whether `close` frees the memory: in the process that published, for the object that `publish` returned."""
-        return self._owner_pid == os.getpid()
+        return self._owner is process_token()
 
     @property
     def uris(self) -> tuple[str, ...]:
@@ -200,8 +201,10 @@ class PublishedDataset(Dataset, Closable):
 def published(timeout_s: float = DEFAULT_TIMEOUT_S) -> list[PublishedSummary]:
     """Return the data sets that this user has published and that have memory on this host, newest first.
 
-    It finds the data sets of all processes in the same network namespace. A host agent that does not answer within
-    `timeout_s` is left out. Raises `InvalidArgumentError`, `ResourceError` if the system does not list its sockets.
+    It finds the data sets of all processes in the same network namespace. A host agent that is stopped or does not
+    answer within `timeout_s` is left out. Raises `InvalidArgumentError`, `ResourceError` if the system does not list
+    its sockets, `AccessDeniedError` if the user is not mapped in its user namespace, and `DeadlineError` if others
+    can't be asked because so many agents do not answer.
 
     >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-listed", ttl_s=60):
     ...     [summary.num_rows for summary in bs.published() if summary.name == "docs-listed"]
@@ -216,7 +219,8 @@ def open_published(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Published
     If a data set with this name exists at all times, one is found, however often it is replaced.
 
     Raises `NotFoundError`, with the reason if it has ended lately; `DeadlineError` if a host agent does not answer
-    within `timeout_s` and the others do not have it; and as `published`.
+    within `timeout_s` and the others do not have it; and as `published`. A stopped agent delays only names that the
+    others do not have.
 
     >>> with bs.publish(bs.table({"n": [1, 2]}), name="docs-numbers", ttl_s=60):
     ...     with bs.open_published("docs-numbers") as dataset:

@@ -26,10 +26,10 @@ def repr_options(options: Any) -> str:
 def report_to_html(report: Any) -> str:
     """Return a dataclass as an HTML table of names and values, and below it a table of each sequence of dataclasses."""
     rows, tables = [], []
-    for field in fields(report):
+    for field in (field for field in fields(report) if field.repr):
         value = getattr(report, field.name)
         if _are_dataclasses(value):
-            titles = [column.name for column in fields(value[0])]
+            titles = [column.name for column in fields(value[0]) if column.repr]
             cells = ([_format(getattr(element, title)) for title in titles] for element in value)
             tables.append(to_html_table(field.name, titles, cells))
         else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import MAX_ALIGNMENT_BYTES
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, check_metadata_version
-from bowstring.ipc.metadata.schema import V4, BatchColumnPositions, IpcSchema, create_schema_record
+from bowstring.ipc.metadata.schema import V4, BatchColumnPositions, IpcSchema, create_schema_record, walk_declarations
 from bowstring.ipc.tools.scan import BatchMessage, FramingSizes, LocatedSchema, open_scan
 
 _ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
@@ -159,7 +159,7 @@ def _column_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[ColumnR
     )
     reports = []
     for index, (column, nodes, buffer_bytes, nulls) in enumerate(columns):
-        dictionary_ids = {node.id for node in _walk_dictionaries(nodes)}
+        dictionary_ids = {node.id for node in walk_declarations(nodes)}
         dictionary_bytes = sum(
             totals.dictionaries[key].total_bytes for key in dictionary_ids if key in totals.dictionaries
         )
@@ -172,7 +172,7 @@ def _column_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[ColumnR
 def _dictionary_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[DictionaryReport, ...]:
     users: dict[int, list[int]] = {key: [] for key in ipc_schema.dictionaries_by_id}
     for column, nodes in enumerate(ipc_schema.dictionaries):
-        for key in {node.id for node in _walk_dictionaries(nodes)}:
+        for key in {node.id for node in walk_declarations(nodes)}:
             users[key].append(column)
     reports = []
     for key, node in sorted(ipc_schema.dictionaries_by_id.items()):
@@ -189,12 +189,6 @@ def _dictionary_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[Dic
             )
         )
     return tuple(reports)
-
-
-def _walk_dictionaries(nodes: Iterable[DictionaryDeclaration]) -> Iterator[DictionaryDeclaration]:
-    for node in nodes:
-        yield node
-        yield from _walk_dictionaries(node.nested)
 
 
 def _field_report(field: Field, nodes: Iterator[DictionaryDeclaration]) -> SchemaFieldReport:
@@ -318,16 +312,16 @@ class BatchTotals:
         if self.total_rows + rows > _MAX_TOTAL:
             raise InvalidDataError(f"{span.location}: more than {_MAX_TOTAL} rows")
         nodes = span.header.nodes()[starts.nodes]
-        nulls, lengths = nodes["null_count"], nodes["length"]
-        is_invalid = (lengths != rows) | (nulls < 0) | (nulls > rows)
+        is_invalid = nodes["length"] != rows
         if is_invalid.any():
             index = int(np.argmax(is_invalid))
             name = self.ipc_schema.schema.fields[index].name
+            found = nodes["length"][index]
             raise InvalidDataError(
-                f"{span.location}, column {name!r}: {lengths[index]} slots, {nulls[index]} of them null, in {rows} rows"
+                f"{span.location}, column {name!r}: expected {rows} slots, the rows of the batch, found {found}"
             )
         self.column_bytes += self._add_buffers(bounds, span)
-        self.null_counts += nulls
+        self.null_counts += nodes["null_count"]
         self.rows.append(rows)
         self.total_rows += rows
         self.num_with_metadata += bool(span.header.template.pairs)
@@ -359,23 +353,14 @@ class BatchTotals:
 
     def _check_header(self, column_starts: _ColumnStarts, span: BatchMessage) -> _Counts:
         """Return the index of the first buffer of each column, and of the end."""
-        header, template, positions = span.header, span.header.template, column_starts.positions
-        bounds = column_starts.buffers
-        if positions.variadic_count or template.variadic_count:
-            counts = np.array(header.variadic_counts(), np.int64)
-            if len(counts) != positions.variadic_count or ((counts < 0) | (counts > template.buffer_count)).any():
-                raise InvalidDataError(
-                    f"{span.location}: expected {positions.variadic_count} variadic counts, none above "
-                    f"{template.buffer_count}, found {counts.tolist()[:8]}"
-                )
-            bounds = bounds + _cumulative_sums(counts)[column_starts.variadic]
-        if template.node_count != positions.node_count or template.buffer_count != bounds[-1]:
-            raise InvalidDataError(
-                f"{span.location}: expected {positions.node_count} nodes and {bounds[-1]} buffers for its schema, "
-                f"found {template.node_count} and {template.buffer_count}"
-            )
-        self._check_buffers(span)
-        return bounds
+        header = span.header
+        variadic_counts = header.check(column_starts.positions, span.body_bytes, span.location_words)
+        problem = header.find_problem()
+        if problem is not None:
+            raise InvalidDataError(f"{span.location}: {problem}")
+        if self.buffer_bytes + header.buffers()["length"].sum(dtype=np.float64) > _MAX_TOTAL:
+            raise InvalidDataError(f"{span.location}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
+        return column_starts.buffers + _cumulative_sums(np.array(variadic_counts, np.int64))[column_starts.variadic]
 
     def _add_buffers(self, bounds: _Counts, span: BatchMessage) -> _Counts:
         """Add the buffers to the total size and the alignment, and return the size of each column."""
@@ -386,16 +371,6 @@ class BatchTotals:
         if len(non_empty_offsets):
             self._offset_bits |= int(np.bitwise_or.reduce(non_empty_offsets + span.body_offset))
         return np.diff(_cumulative_sums(sizes)[bounds])
-
-    def _check_buffers(self, span: BatchMessage) -> None:
-        limit = span.body_bytes
-        if span.header.body_bytes > limit:
-            raise InvalidDataError(f"{span.location}: expected a body of {span.header.body_bytes} bytes, found {limit}")
-        buffer_error = span.header.find_buffer_error()
-        if buffer_error is not None:
-            raise InvalidDataError(f"{span.location}: {buffer_error}")
-        if self.buffer_bytes + span.header.buffers()["length"].sum(dtype=np.float64) > _MAX_TOTAL:
-            raise InvalidDataError(f"{span.location}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
 
 
 def _cumulative_sums(counts: npt.NDArray[Any]) -> _Counts:

@@ -7,14 +7,17 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeGuard
 
-from bowstring.errors import InvalidArgumentError, ResourceError, TruncatedError
+from bowstring.errors import BowstringError, InvalidArgumentError, ResourceError, TruncatedError
 from bowstring.io.byte_ranges import Span
 from bowstring.io.http_responses import limit_responses
 from bowstring.io.io_errors import is_directory_error, translate_io_error
 from bowstring.io.range_source import compute_edge_spans
 from bowstring.io.store_path import StorePath, resolve_url
+from bowstring.memory.closable import call_on_error
+from bowstring.redaction import translated_errors
 
 _URL = re.compile(r"[a-z][a-z0-9+.-]+(::[a-z][a-z0-9+.-]+)*://")
 # Requested before the size is known, together with the head: the footers of most files are shorter.
@@ -97,26 +100,25 @@ def get_local_path(file_system: Any, path: str) -> str | None:
 
 def open_store_file(file_system: Any, path: str, mode: str = "rb", **options: Any) -> Any:
     """Open an fsspec file object."""
-    try:
+    with translated_errors(lambda error: translate_io_error(error, path, "opened", path), file_system.storage_options):
         if mode == "rb" and "http" in file_system.protocol:
             options |= _http_stream_options()
-        return file_system.open(path, mode, **options)
-    except NotImplementedError:
-        raise InvalidArgumentError(f"{path}: {type(file_system).__name__} does not support writing") from None
-    except Exception as error:
-        raise translate_io_error(error, path, "opened", path) from error
+        try:
+            return file_system.open(path, mode, **options)
+        except NotImplementedError:
+            raise InvalidArgumentError(f"{path}: {type(file_system).__name__} does not support writing") from None
 
 
 def open_decompressed(source: Any) -> tuple[Any, Any]:
     """Open a result of `fsspec.open` with decompression: the decompressing file object and the one it reads."""
     compressed_file = open_store_file(source.fs, source.path)
-    try:
+    with (
+        call_on_error(compressed_file.close),
+        translated_errors(lambda error: translate_io_error(error, source.path, "opened", source.path)),
+    ):
         from fsspec.compression import compr
 
         return compr[source.compression](compressed_file, mode="r"), compressed_file
-    except Exception as error:
-        compressed_file.close()
-        raise translate_io_error(error, source.path, "opened", source.path) from error
 
 
 def _http_stream_options() -> dict[str, Any]:
@@ -158,15 +160,15 @@ class Upload:
     def commit(self) -> None:
         """Finish the upload: the file appears."""
         self._is_open = False
-        try:
+        with translated_errors(
+            lambda error: translate_io_error(error, self.path, "written", self.path), self._file_system.storage_options
+        ):
             if self._content is not None:
                 self._file_system.pipe_file(self.path, self._content.getvalue())
                 return
             self._file.close()
             if self.is_atomic:
                 self._file.commit()
-        except Exception as error:
-            raise translate_io_error(error, self.path, "written", self.path) from error
 
     def discard(self) -> None:
         """Abort the upload if it is atomic; otherwise what was written stays."""
@@ -225,10 +227,8 @@ class FsspecRangeReader:
         return size, edge
 
     def _request_info(self) -> dict[str, Any]:
-        try:
+        with self._translated_errors():
             return dict(self._file_system.info(self._path))
-        except Exception as error:
-            raise self._translate_error(error) from error
 
     def _request_info_and_edges(self) -> tuple[dict[str, Any], tuple[bytes, bytes] | None]:
         """The store's metadata of the file, and its first and last bytes, or None if these requests failed."""
@@ -244,12 +244,9 @@ class FsspecRangeReader:
                 return_exceptions=True,
             )
 
-        try:
+        with self._translated_errors():
             info, *edges = sync(self._file_system.loop, request_all, timeout=_TIMEOUT_S)
-        except Exception as error:
-            raise self._translate_error(error) from error
-        if isinstance(info, BaseException):
-            raise self._translate_error(info) from info
+            self._raise_if_error(info)
         head, tail = edges
         if not isinstance(head, bytes) or not isinstance(tail, bytes) or not tail:
             return dict(info), None
@@ -260,7 +257,7 @@ class FsspecRangeReader:
         file_system = self._file_system
         paths, starts = [self._path] * len(spans), [start for start, _ in spans]
         ends = [start + size_bytes for start, size_bytes in spans]
-        try:
+        with self._translated_errors():
             if getattr(file_system, "async_impl", False):
                 from fsspec.asyn import sync
 
@@ -269,26 +266,27 @@ class FsspecRangeReader:
                 )
             else:
                 replies = file_system.cat_ranges(paths, starts, ends, on_error="return", **self._options)
-        except Exception as error:
-            raise self._translate_error(error) from error
+            for reply in replies:
+                self._raise_if_error(reply)
         for reply in replies:
-            if isinstance(reply, BaseException):
-                raise self._translate_error(reply) from reply
             if not isinstance(reply, bytes | bytearray | memoryview):
                 raise ResourceError(f"{self.name}: expected bytes, found {type(reply).__name__}")
         return list(replies)
 
-    def _translate_error(self, error: BaseException) -> Exception:
+    def _raise_if_error(self, reply: object) -> None:
+        if isinstance(reply, BaseException):
+            raise reply if isinstance(reply, Exception) else ResourceError(f"{self.name}: {reply!r}")
+
+    def _translated_errors(self) -> AbstractContextManager[None]:
+        return translated_errors(self._translate_error, self._file_system.storage_options)
+
+    def _translate_error(self, error: Exception) -> BowstringError:
         status = getattr(error, "status", None)
         if status == 412:
             return ResourceError(f"{self.name}: the file was replaced after it was opened")
         if status == 416:
             return TruncatedError(f"{self.name}: the file is shorter than it was when it was opened")
-        return (
-            translate_io_error(error, self.name, path=self.name)
-            if isinstance(error, Exception)
-            else ResourceError(f"{self.name}: {error!r}")
-        )
+        return translate_io_error(error, self.name, path=self.name)
 
     def close(self) -> None:
         """Do nothing: the file system is shared and stays open."""

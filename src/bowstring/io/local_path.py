@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -18,7 +19,7 @@ from typing import TypeAlias
 from urllib.parse import quote, unquote, urlsplit
 
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, MissingFileError, translate_os_error
-from bowstring.io.store_path import FolderEntry, StorePath
+from bowstring.io.store_path import FolderEntry, FolderPath, StorePath
 
 _LOG = logging.getLogger(__name__)
 _FILE_URI = re.compile("file:", re.IGNORECASE)
@@ -156,3 +157,17 @@ def absolute_path(path: str | os.PathLike[str]) -> str:
 def as_folder(path: str | os.PathLike[str] | StorePath) -> Folder:
     """The same path, with the methods for folders."""
     return path if isinstance(path, StorePath) else LocalPath(path)
+
+
+def read_clock(folder: FolderPath) -> float:
+    """The time of the file server or store that has a folder, in seconds since 1970; this host's if that is earlier, or
+    if no file can be created. The age of a file is wrong by another clock.
+    """
+    probe = as_folder(folder / f".{uuid.uuid4().hex}")
+    try:
+        probe.replace_text("")
+        modified_s = probe.stat().st_mtime
+        probe.unlink(missing_ok=True)
+    except OSError:
+        return time.time()
+    return min(float(modified_s), time.time())

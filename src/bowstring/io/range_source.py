@@ -23,6 +23,7 @@ from bowstring.io.byte_ranges import (
 )
 from bowstring.io.io_errors import translate_io_error
 from bowstring.memory.buffer import ALIGNMENT_BYTES, EMPTY, Buffer
+from bowstring.redaction import translated_errors
 
 MAX_ROUND_BYTES = 64 << 20
 """Maximum size of one round of requests; limits the memory for replies."""
@@ -271,11 +272,9 @@ class FileObjectRangeReader:
 
     def read_size_and_edges(self) -> tuple[int, list[tuple[int, bytes]]]:
         """The size, found by seeking to the end; then the beginning and the end of the file."""
-        try:
+        with translated_errors(lambda error: translate_io_error(error, self.name)):
             end = self._file.seek(0, 2)
             size = int(self._file.tell() if end is None else end)
-        except Exception as error:
-            raise translate_io_error(error, self.name) from error
         edges = compute_edge_spans(size)
         return size, [(start, bytes(chunk)) for (start, _), chunk in zip(edges, self.read_ranges(edges), strict=True)]
 
@@ -283,12 +282,9 @@ class FileObjectRangeReader:
         """Seek and read each span."""
         for start, size_bytes in spans:
             # The position belongs to the file object, so no other thread may seek in between.
-            with self._lock:
-                try:
-                    self._file.seek(start)
-                    chunk = self._read(size_bytes)
-                except Exception as error:
-                    raise translate_io_error(error, self.name) from error
+            with self._lock, translated_errors(lambda error: translate_io_error(error, self.name)):
+                self._file.seek(start)
+                chunk = self._read(size_bytes)
             yield chunk
 
     def _read(self, size_bytes: int) -> bytes:

@@ -20,6 +20,7 @@ from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_t
 from bowstring.io.store_path import StorePath
 from bowstring.memory.descriptors import preallocate
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all_parts, write_iovecs
+from bowstring.redaction import translated_errors
 
 # Copying so little into a buffer takes less time than a system call.
 _MAX_GATHERED_BYTES = 1 << 15
@@ -252,12 +253,11 @@ class FileObjectSink:
     def _write_all(self, buffer: Any) -> None:
         view = memoryview(buffer)
         while view.nbytes:
-            try:
-                written = self._file.write(view)
-            except TypeError as error:
-                raise InvalidArgumentError(f"expected a binary file object to write to: {error}") from None
-            except Exception as error:
-                raise translate_io_error(error, self.name, "written") from error
+            with translated_errors(lambda error: translate_io_error(error, self.name, "written")):
+                try:
+                    written = self._file.write(view)
+                except TypeError as error:
+                    raise InvalidArgumentError(f"expected a binary file object to write to: {error}") from None
             if written is None and isinstance(self._file, io.RawIOBase):  # it would block, and has written nothing
                 select.select([], [self._file], [], 60.0)
                 continue
@@ -272,10 +272,8 @@ class FileObjectSink:
         """Write the gathered bytes and flush the file object, if it has `flush`."""
         self._write_pending()
         if callable(getattr(self._file, "flush", None)):
-            try:
+            with translated_errors(lambda error: translate_io_error(error, self.name, "written")):
                 self._file.flush()
-            except Exception as error:
-                raise translate_io_error(error, self.name, "written") from error
 
     def finish(self) -> None:
         """Write the gathered bytes and flush the file object, if it has `flush`."""

@@ -26,6 +26,7 @@ from bowstring.io.stream_source import GrowingFile, StreamSource
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.descriptors import map_file, pwrite_all
 from bowstring.memory.unnamed_file import check_free_space, find_folders, open_unnamed_file
+from bowstring.redaction import redact, translated_errors
 
 RandomAccessSource: TypeAlias = MemorySource | RangeSource
 """A source with random access, local or remote."""
@@ -72,7 +73,7 @@ def _open_fsspec_ranges(source: Any) -> AnySource | None:
     if location is None:
         return None
     try:
-        name = str(source) if isinstance(source, str | StorePath) else location[1]
+        name = redact(str(source) if isinstance(source, str | StorePath) else location[1])
         return RangeSource(fsspec_store.FsspecRangeReader(*location, name))
     except fsspec_store.UnknownSizeError:
         return open_sequential(source)
@@ -88,7 +89,7 @@ def _open_fsspec_stream(source: Any) -> MemorySource | StreamSource | None:
     local = fsspec_store.get_local_path(*location) if location else None
     if local:
         return open_path(local)
-    name = str(source) if isinstance(source, str | StorePath) else source.path
+    name = redact(str(source) if isinstance(source, str | StorePath) else source.path)
     files = (fsspec_store.open_store_file(*location),) if location else fsspec_store.open_decompressed(source)
     return StreamSource(
         _with_translated_errors(lambda view: _call_read(files[0], view), name, name), name, lambda: _close_all(files)
@@ -119,10 +120,8 @@ def _is_seekable(source: Any) -> bool:
         return False
     if not all(callable(getattr(source, name, None)) for name in ("read", "seek", "seekable")):
         return False
-    try:
+    with translated_errors(lambda error: translate_io_error(error, get_source_name(source))):
         return bool(source.seekable())
-    except Exception as error:
-        raise translate_io_error(error, get_source_name(source)) from error
 
 
 def _open_file_object_stream(source: Any) -> StreamSource:
@@ -145,7 +144,7 @@ def _open_file_object_stream(source: Any) -> StreamSource:
 
 def open_path(path: str | os.PathLike[str]) -> MemorySource | StreamSource:
     """Map the regular file at a path; open another, such as a named pipe, for sequential reading."""
-    name = os.fspath(path)
+    name = redact(os.fspath(path))
     try:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
     except ValueError as error:
@@ -263,10 +262,9 @@ def _with_translated_errors(
     read: Callable[[memoryview], int], name: str, path: str | None = None
 ) -> Callable[[memoryview], int]:
     def read_translated(view: memoryview) -> int:
-        try:
+        # A caller's file object may raise any exception, as decompressors do.
+        with translated_errors(lambda error: translate_io_error(error, name, path=path)):
             return read(view)
-        except Exception as error:  # a caller's file object may raise any exception, as decompressors do
-            raise translate_io_error(error, name, path=path) from error
 
     return read_translated
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import errno
 import os
-import re
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -22,18 +22,22 @@ from typing import Any, TypeAlias
 from bowstring.errors import (
     BowstringError,
     InvalidArgumentError,
+    InvalidDataError,
     ResourceError,
     UnmetRequirementError,
     require_package,
 )
 from bowstring.io.http_responses import limit_responses
 from bowstring.io.io_errors import missing_file_error, translate_io_error
+from bowstring.redaction import redact, translated_errors
 
 EXTRA = "fsspec"
 # A store answers a put with a conflict while another put of the name is in progress, which takes well under a second.
 MAX_CREATE_ATTEMPTS = 10
 # The pause grows with each attempt: the other request has to end first.
 CREATE_RETRY_S = 0.1
+# Ten million names take minutes. A store could answer each page of a listing with another one for ever.
+LISTING_TIMEOUT_S = 1800.0
 
 _CONDITIONAL_PROTOCOLS = frozenset(("s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl", "memory"))
 """File systems whose ``pipe_file(mode="create")`` is one conditional request; fsspec's own is two requests."""
@@ -41,7 +45,8 @@ _EXISTS_CODES = frozenset(("PreconditionFailed", "412"))
 _CONFLICT_CODES = frozenset(("ConditionalRequestConflict", "OperationAborted", "409"))
 """Another put of the same name was in progress: neither may have succeeded."""
 _TIME_KEYS = ("LastModified", "last_modified", "updated", "mtime", "created")
-_USER = re.compile(r"//[^/@]*@")
+_DOTS = frozenset((".", ".."))
+"""Keys are any text. Those with dots in place of a name are left out: a proxy may take them for another folder."""
 _NO_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
@@ -51,12 +56,13 @@ def resolve_url(url: str, options: Mapping[str, Any] = _NO_OPTIONS) -> tuple[Any
         raise missing_file_error(url)
     with require_package("fsspec", EXTRA):
         from fsspec.core import url_to_fs
-    try:
+
+    def translate(error: Exception) -> BowstringError:
+        is_invalid = isinstance(error, ValueError) and not isinstance(error, BowstringError)
+        return InvalidArgumentError(f"{url}: {error}") if is_invalid else translate_io_error(error, url, "opened", url)
+
+    with translated_errors(translate, options):
         file_system, path = url_to_fs(url, **options)
-    except ValueError as error:
-        raise InvalidArgumentError(f"{url}: {error}") from None
-    except Exception as error:
-        raise translate_io_error(error, url, "opened", url) from error
     return limit_responses(file_system), path
 
 
@@ -103,7 +109,7 @@ class StorePath:
         return StorePath, (self.url, self.options)
 
     def __str__(self) -> str:
-        return _USER.sub("//", self.url.partition("?")[0])
+        return redact(self.url.partition("?")[0])
 
     def __repr__(self) -> str:
         return f"<bowstring.io.StorePath {self}>"
@@ -190,10 +196,11 @@ class StorePath:
     def iterdir(self) -> Iterator[StorePath]:
         """The objects and folders in this folder."""
         _, path = self.resolve_location()
-        for info in self._call("read", "ls", detail=True):
-            name = str(info["name"]).rstrip("/")
-            if name.rpartition("/")[2] and name.strip("/") != path.strip("/"):
-                yield StorePath(f"{self.url}/{name.rpartition('/')[2]}", self.options, info)
+        for info in self._call("read", "ls", detail=True, **self._listing_options()):
+            full_name = str(info["name"]).strip("/")
+            name = full_name.rpartition("/")[2]
+            if name and name not in _DOTS and full_name != path.strip("/"):
+                yield StorePath(f"{self.url}/{name}", self.options, info)
 
     def scan(self) -> Sequence[FolderEntry]:
         """The objects and folders in this folder, with their kinds."""
@@ -202,7 +209,7 @@ class StorePath:
     def glob_urls(self) -> list[str]:
         """The URLs that match this one as a pattern."""
         file_system, _ = self.resolve_location()
-        return [file_system.unstrip_protocol(name) for name in self._call("read", "glob")]
+        return [file_system.unstrip_protocol(name) for name in self._call("read", "glob", **self._listing_options())]
 
     def find_missing_folders(self) -> tuple[StorePath, ...]:
         """Nothing: folders need not be created."""
@@ -210,12 +217,19 @@ class StorePath:
 
     def iter_files(self, enters: Callable[[str], bool] = bool) -> Iterator[StorePath]:
         """The objects in this folder and those below it whose names are accepted by `enters`, by path."""
-        infos: dict[str, Any] = self._call("read", "find", detail=True)
+        infos: dict[str, Any] = self._call("read", "find", detail=True, **self._listing_options())
         base = self.resolve_location()[1].strip("/") + "/"
         for name in sorted(infos):
             relative_name = name.strip("/").removeprefix(base)
-            if all(map(enters, relative_name.split("/")[:-1])):
+            *folders, last = relative_name.split("/")
+            is_below = name.strip("/").startswith(base) and _DOTS.isdisjoint((*folders, last))
+            if is_below and all(map(enters, folders)):
                 yield StorePath(f"{self.url}/{relative_name}", self.options, infos[name])
+
+    def _listing_options(self) -> dict[str, float]:
+        """The deadline of a listing, for file systems that have one."""
+        file_system, _ = self.resolve_location()
+        return {"timeout": LISTING_TIMEOUT_S} if getattr(file_system, "async_impl", False) else {}
 
     def open(self, mode: str = "rb") -> Any:
         """Open an object for reading; each read requests only its own bytes."""
@@ -275,7 +289,8 @@ class StorePath:
                 if isinstance(error, FileExistsError) or code in _EXISTS_CODES:
                     return self.read_bytes() == content
                 if code not in _CONFLICT_CODES:
-                    raise self.translate_error(error, "written") from error
+                    with self._translated_errors("written"):
+                        raise
                 # Another request for the same object is in progress: its outcome is not known yet.
                 time.sleep(CREATE_RETRY_S * attempt)
             else:
@@ -313,12 +328,13 @@ class StorePath:
     def _call(self, operation: str, method: str, *arguments: Any, **options: Any) -> Any:
         """Call a method of the file system with the path, and translate its errors."""
         file_system, path = self.resolve_location()
-        try:
+        with self._translated_errors(operation):
             return getattr(file_system, method)(path, *arguments, **options)
-        except Exception as error:
-            raise self.translate_error(error, operation) from error
 
-    def translate_error(self, error: Exception, operation: str) -> BowstringError:
+    def _translated_errors(self, operation: str) -> AbstractContextManager[None]:
+        return translated_errors(lambda error: self._translate_error(error, operation), self.options)
+
+    def _translate_error(self, error: Exception, operation: str) -> BowstringError:
         """Return Bowstring's error for one of the file system."""
         if isinstance(error, FileNotFoundError) and isinstance(
             error.__cause__, KeyError
@@ -343,6 +359,20 @@ def find_relative_name(path: FolderPath, folder: FolderPath) -> str | None:
     return path.relative_to(folder).as_posix() if path.is_relative_to(folder) else None
 
 
+def check_regular_file(path: str | os.PathLike[str] | StorePath) -> None:
+    """Raise `InvalidDataError` for a pipe, socket or device where a manifest or a description names a file: reading it
+    may never end. Whoever opens a path reports other errors.
+    """
+    if isinstance(path, StorePath):
+        return
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError):
+        return
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        raise InvalidDataError(f"{os.fspath(path)}: expected a regular file, found a pipe, socket or device")
+
+
 def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
     """The first `max_bytes` of each file; files of a store are requested in parallel.
 
@@ -352,6 +382,7 @@ def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
     if not store_paths:
         contents = []
         for path in paths:
+            check_regular_file(path)
             with path.open("rb") as file:
                 contents.append(file.read(max_bytes))
         return contents
@@ -360,7 +391,8 @@ def read_files(paths: Sequence[FolderPath], max_bytes: int) -> list[bytes]:
     replies = file_system.cat_ranges(names, [0] * len(names), [max_bytes] * len(names), on_error="return")
     for path, reply in zip(store_paths, replies, strict=True):
         if isinstance(reply, Exception):
-            raise path.translate_error(reply, "read") from reply
+            with path._translated_errors("read"):
+                raise reply
     return [bytes(reply) for reply in replies]
 
 

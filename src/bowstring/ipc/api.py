@@ -20,11 +20,11 @@ from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink
 from bowstring.io.sources import open_growing, open_random_access, open_sequential
 from bowstring.io.stream_source import StreamSource
+from bowstring.ipc.codecs import CodecName
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format, read_piped_file
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import frame_message
-from bowstring.ipc.metadata.header import Codec
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
@@ -190,7 +190,7 @@ def new_file(  # noqa: PLR0913 -- compression is frequent enough for parameters 
     schema: SchemaLike,
     metadata: MetadataLike = None,
     alignment: int = 64,
-    compression: Codec | None = None,
+    compression: CodecName | None = None,
     compression_level: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
     *,
@@ -220,7 +220,7 @@ def new_stream(  # noqa: PLR0913 -- as `new_file`, and two settings of streams
     sink: Any,
     schema: SchemaLike,
     alignment: int = 64,
-    compression: Codec | None = None,
+    compression: CodecName | None = None,
     compression_level: int | None = None,
     options: IpcWriteOptions = DEFAULT_WRITE_OPTIONS,
     *,
@@ -256,7 +256,7 @@ def new_stream(  # noqa: PLR0913 -- as `new_file`, and two settings of streams
     return StreamWriter(open_sink(sink, atomic, 0 if buffer_bytes is None and not atomic else buffer_bytes), encoder)
 
 
-def _with_compression(options: IpcWriteOptions, compression: Codec | None, level: int | None) -> IpcWriteOptions:
+def _with_compression(options: IpcWriteOptions, compression: CodecName | None, level: int | None) -> IpcWriteOptions:
     if compression is None and level is None:
         return options
     return replace(options, compression=compression or options.compression, compression_level=level)

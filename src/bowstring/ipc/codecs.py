@@ -1,5 +1,4 @@
-"""Codecs («Compression»): compression, and decompression into existing memory. The codecs' packages are optional and
-imported only here.
+"""Codecs («Compression»): a `Codec` for each, in `CODECS`. Their packages are optional and imported only here.
 
 Allocating a page of new memory takes longer than decompressing into it. So the buffers of a body share large
 allocations, which are reused (`memory.mapping_pool`), and each is decompressed to its final place.
@@ -8,15 +7,17 @@ allocations, which are reused (`memory.mapping_pool`), and each is decompressed 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package
 
 EXTRA = "compression"
+CodecName: TypeAlias = Literal["lz4", "zstd"]
 
 
 class CompressFunction(Protocol):
@@ -28,9 +29,24 @@ class CompressFunction(Protocol):
         """
 
 
-# The ranges that the packages accept: of LZ4, negative levels trade compression for speed.
-_LEVELS = {"lz4": (-1000, 16), "zstd": (-131072, 22)}
-_DEFAULT_LEVEL = {"lz4": 0, "zstd": 1}
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """A codec; its functions raise `MissingExtraError` if its package is not installed."""
+
+    name: CodecName
+    levels: tuple[int, int]
+    """The lowest and the highest level that the package accepts."""
+    default_level: int
+    create_compressor: Callable[[int], CompressFunction]
+    """Return a function that compresses at a level."""
+    decompress_into: Callable[[memoryview, memoryview], None]
+    """Decompress a frame. Raises `InvalidDataError` unless it fills the first memory, and its content the second."""
+    read_start: Callable[[bytes, int], bytes]
+    """Return the first bytes of a frame, given its beginning; fewer if that is too short or malformed. Uses no more
+    memory than the codec's window.
+    """
+    import_package: Callable[[], Any]
+
 
 # The block size of the frame (BLOCKSIZE_MAX1MB): each call completes one block.
 _BLOCK_BYTES = 1 << 20
@@ -54,26 +70,28 @@ def import_zstandard() -> Any:
     return module
 
 
-def create_compressor(codec: str, level: int | None = None) -> CompressFunction:
+def create_compressor(name: str, level: int | None = None) -> CompressFunction:
     """Return a function that compresses with a codec.
 
     `level` is -1000 to 16 for "lz4" (from 3 on it searches longer) and -131072 to 22 for "zstd"; None is the fast
     default. Raises `InvalidArgumentError` for another codec or level, `MissingExtraError` if its package is not
     installed.
     """
-    if codec not in _LEVELS:
-        raise InvalidArgumentError(f"compression is None, 'lz4' or 'zstd', not {codec!r}")
-    min_level, max_level = _LEVELS[codec]
-    level_or_default = _DEFAULT_LEVEL[codec] if level is None else level
-    if not min_level <= level_or_default <= max_level:
-        raise InvalidArgumentError(f"compression_level of {codec} is {min_level} to {max_level}, not {level!r}")
-    if codec == "lz4":
-        return _create_lz4_compressor(level_or_default)
+    codec = CODECS.get(name)
+    if codec is None:
+        raise InvalidArgumentError(f"compression is None, {' or '.join(map(repr, CODECS))}, not {name!r}")
+    min_level, max_level = codec.levels
+    if level is not None and not min_level <= level <= max_level:
+        raise InvalidArgumentError(f"compression_level of {name} is {min_level} to {max_level}, not {level!r}")
+    return codec.create_compressor(codec.default_level if level is None else level)
+
+
+def _create_zstd_compressor(level: int) -> CompressFunction:
     module, thread_local = import_zstandard(), threading.local()
 
     def compress_zstd(data: memoryview | bytes, out: memoryview | None = None) -> bytes | memoryview:
         if not hasattr(thread_local, "context"):
-            thread_local.context = module.ZstdCompressor(level=level_or_default)
+            thread_local.context = module.ZstdCompressor(level=level)
         if out is None:
             return thread_local.context.compress(data)  # type: ignore[no-any-return]
         with thread_local.context.stream_reader(data, size=len(data)) as reader:
@@ -134,7 +152,17 @@ def decompress_lz4_into(data: memoryview, out: memoryview) -> None:
         raise InvalidDataError(f"a buffer has {len(data)} bytes after its LZ4 frame")
 
 
+def _read_start_of_lz4(frame: bytes, size_bytes: int) -> bytes:
+    lz4 = import_lz4_frame()
+    try:
+        return lz4.decompress_chunk(lz4.create_decompression_context(), frame, max_length=size_bytes)[0]  # type: ignore[no-any-return]
+    except RuntimeError:
+        return b""
+
+
 _thread_local = threading.local()
+# Zstandard's recommended maximum for decoders (RFC 8878, 3.1.1.1.2); the frame's header could ask for gigabytes.
+_MAX_WINDOW_BYTES = 1 << 23
 _CHECKSUM_FLAG = 4
 """The bit of a Zstandard frame's header for a checksum at its end."""
 
@@ -178,3 +206,20 @@ def decompress_zstd_into(data: memoryview, out: memoryview) -> None:
         raise InvalidDataError(f"a buffer is not a Zstandard frame of {len(out)} bytes: {error}") from None
     if filled != len(out):
         raise InvalidDataError(f"a buffer declares {len(out)} bytes, but its Zstandard frame contains {filled}")
+
+
+def _read_start_of_zstd(frame: bytes, size_bytes: int) -> bytes:
+    module = import_zstandard()
+    try:
+        with module.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).stream_reader(frame) as reader:
+            return reader.read(size_bytes)  # type: ignore[no-any-return]
+    except module.ZstdError:
+        return b""
+
+
+LZ4 = Codec("lz4", (-1000, 16), 0, _create_lz4_compressor, decompress_lz4_into, _read_start_of_lz4, import_lz4_frame)
+ZSTD = Codec(
+    "zstd", (-131072, 22), 1, _create_zstd_compressor, decompress_zstd_into, _read_start_of_zstd, import_zstandard
+)
+CODECS: dict[str, Codec] = {codec.name: codec for codec in (LZ4, ZSTD)}
+"""The codecs by name, in the order of their numbers in the metadata (CompressionType)."""

@@ -7,8 +7,7 @@ from typing import Literal, get_args
 
 from bowstring.display.objects import repr_options
 from bowstring.errors import InvalidArgumentError
-from bowstring.ipc.codecs import create_compressor
-from bowstring.ipc.metadata.header import Codec
+from bowstring.ipc.codecs import CodecName, create_compressor
 from bowstring.ipc.metadata.schema import V4, V5
 
 ByteOrder = Literal["little", "big"]
@@ -49,7 +48,7 @@ class IpcWriteOptions:
     byte_order: ByteOrder = "little"
     metadata_version: MetadataVersion = "V5"
     is_legacy_framing: bool = False
-    compression: Codec | None = None
+    compression: CodecName | None = None
     compression_level: int | None = None
     dictionary_deltas: DictionaryDeltas = "auto"
     share_dictionaries: bool = True

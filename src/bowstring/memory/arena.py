@@ -30,7 +30,7 @@ import numpy as np
 from bowstring.errors import ClosedError, InvalidArgumentError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.buffer import UINT8, Bytes
-from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
 from bowstring.memory.descriptors import (
     lock_for_reading,
     map_writable,
@@ -39,6 +39,7 @@ from bowstring.memory.descriptors import (
     seal_for_arena,
     translate_shortage_errors,
 )
+from bowstring.memory.forks import process_token
 from bowstring.memory.region import Region, UnsealedRegion
 
 # The kernel can't reclaim this memory, unlike the mapping pool's, so it is bounded on large machines, too.
@@ -59,7 +60,7 @@ class _Block:
     descriptor: int
     mapping: mmap.mmap
     size_bytes: int
-    process_id: int
+    process: object
 
     @classmethod
     def allocate(cls, region_bytes: int, name: str) -> _Block:
@@ -73,7 +74,7 @@ class _Block:
                 os.posix_fallocate(descriptor, 0, size_bytes)
                 mapping = map_writable(descriptor, size_bytes)
             seal_for_arena(descriptor)
-        return cls(descriptor, mapping, size_bytes, os.getpid())
+        return cls(descriptor, mapping, size_bytes, process_token())
 
     def try_lock(self) -> bool:
         """Lock the block exclusively; return False if a region of it is open or mapped in any process."""
@@ -90,8 +91,9 @@ class _Block:
         """
         # Opened again and not duplicated: a lock belongs to an open file description, and each region needs its own.
         reader = reopen_read_only(self.descriptor, name)
-        now_ns = time.time_ns()
-        os.utime(self.descriptor, ns=(now_ns, now_ns))
+        # Later than the earlier regions' even if the clock was set back, or stands still.
+        modified_ns = max(time.time_ns(), os.fstat(reader).st_mtime_ns + 1)
+        os.utime(self.descriptor, ns=(modified_ns, modified_ns))
         # Only now: a process that has the handle of an earlier region could lock the block, and compares the time then.
         # Nothing else locks it exclusively, because the arena does not list a block that is being filled.
         fcntl.flock(self.descriptor, fcntl.LOCK_UN)
@@ -252,7 +254,7 @@ class Arena(Closable):
         with self._lock:
             # A child shares the parent's mapping: what it would write in it, readers of the parent's regions would
             # read.
-            if not self._is_closed and block.process_id == os.getpid():
+            if not self._is_closed and block.process is process_token():
                 self._blocks.append(block)
                 return
         os.close(block.descriptor)
@@ -260,8 +262,9 @@ class Arena(Closable):
     def _close_in_child(self) -> None:
         """Drop the parent's blocks in a forked child. Their locks stay with the parent."""
         self._lock = threading.Lock()  # another thread of the parent may have locked the other one
+        was_closed = self._is_closed
         self.close()
-        self._is_closed = False
+        self._is_closed = was_closed
 
     def __del__(self) -> None:
         if hasattr(self, "_is_closed"):
@@ -273,12 +276,4 @@ class Arena(Closable):
 
 
 _ARENAS: weakref.WeakSet[Arena] = weakref.WeakSet()
-
-
-def _close_after_fork() -> None:
-    for arena in list(_ARENAS):
-        arena._close_in_child()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_after_fork)
+call_in_forked_children(Arena._close_in_child, _ARENAS)

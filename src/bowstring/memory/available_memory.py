@@ -12,12 +12,14 @@ from pathlib import Path
 
 from bowstring.errors import ResourceError
 
-CHECK_AVAILABLE_BYTES = 64 << 20
-"""The size from which `check_available_memory` reads the available memory."""
+# Reading the available memory takes as long as filling a megabyte.
+_MIN_CHECKED_BYTES, _MAX_CHECKED_BYTES = 1 << 20, 64 << 20
+"""How much may be requested until `check_available_memory` reads the available memory: at most half of it."""
 # On small machines a sixteenth is less than a process or two may allocate at any time; on large ones it is memory that
 # nobody needs.
 _MIN_MARGIN_BYTES = 128 << 20
 _MAX_MARGIN_BYTES = 1 << 30
+_unchecked_bytes, _max_unchecked_bytes = 0, _MAX_CHECKED_BYTES
 _UNLIMITED_BYTES = 1 << 60
 """cgroup v1 represents no limit by a number close to 2**63."""
 
@@ -37,11 +39,21 @@ class MemoryLimit:
 
 
 def check_available_memory(size_bytes: int, name: str) -> None:
-    """Raise `ResourceError` if memory is short: the kernel could kill a process instead of failing an allocation."""
-    if size_bytes < CHECK_AVAILABLE_BYTES:
+    """Raise `ResourceError` if memory is short: the kernel could kill a process instead of failing an allocation.
+
+    Small sizes are added up, because many of them fill the memory as one does.
+    """
+    global _unchecked_bytes, _max_unchecked_bytes  # noqa: PLW0603 - a thread that misses another's count checks later
+    _unchecked_bytes += size_bytes
+    if _unchecked_bytes < _max_unchecked_bytes:
         return
     available = available_memory_bytes()
-    if available is not None and size_bytes > available:
+    if available is None:
+        return
+    available = max(available - _MIN_CHECKED_BYTES, 0)  # what is not checked is allocated, too
+    _unchecked_bytes = 0
+    _max_unchecked_bytes = min(max((available - size_bytes) // 2, _MIN_CHECKED_BYTES), _MAX_CHECKED_BYTES)
+    if size_bytes > available:
         cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
         raise ResourceError(f"region {name!r}: {size_bytes} bytes requested, {available} available", cause)
 

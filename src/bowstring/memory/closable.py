@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+_Owner = TypeVar("_Owner")
 
 
 @contextmanager
@@ -18,6 +21,25 @@ def call_on_error(function: Callable[..., object], *args: object) -> Iterator[No
     except BaseException:
         function(*args)
         raise
+
+
+def call_in_forked_children(function: Callable[[_Owner], object], owners: Iterable[_Owner]) -> None:
+    """Call a function in each forked child for all of these objects, such as those of a `WeakSet`. An error is reported
+    after the last call: closing one object must not depend on another.
+    """
+
+    def call_for_all() -> None:
+        errors = []
+        for owner in list(owners):
+            try:
+                function(owner)
+            except Exception as error:  # noqa: BLE001 - raised below
+                errors.append(error)
+        if errors:
+            raise ExceptionGroup("in a forked child", errors)
+
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=call_for_all)
 
 
 def warn_unclosed(owner: object, message: str) -> None:

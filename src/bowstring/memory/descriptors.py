@@ -61,11 +61,15 @@ def new_memfd(name: str) -> int:
     label = f"bowstring:{name}"[:200].replace("\0", "")
     with translate_shortage_errors("create", name):
         try:
-            return os.memfd_create(label, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
+            descriptor = os.memfd_create(label, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
         except OSError as error:  # kernels before 6.3 reject the flag
             if error.errno != errno.EINVAL:
                 raise
-            return os.memfd_create(label, _MFD_CLOEXEC | _MFD_ALLOW_SEALING)
+            descriptor = os.memfd_create(label, _MFD_CLOEXEC | _MFD_ALLOW_SEALING)
+        # All may write by default: another user who receives a descriptor could set the time of modification, which
+        # `bowstring.sharing.share` compares.
+        os.fchmod(descriptor, 0o600)
+        return descriptor
 
 
 def seal(descriptor: int, name: str) -> tuple[int, int]:

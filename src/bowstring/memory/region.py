@@ -41,12 +41,14 @@ from bowstring.errors import (
     format_count,
     translate_os_error,
 )
-from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory
+from bowstring.memory.available_memory import check_available_memory
+from bowstring.memory.buffer import allocate
 from bowstring.memory.closable import Closable, call_on_error, warn_unclosed
 from bowstring.memory.descriptors import (
     describe_file_type,
     inspect_received_descriptor,
     is_sealed,
+    lock_for_reading,
     make_copy_on_write,
     map_read_only,
     map_writable,
@@ -256,6 +258,23 @@ class Region(Closable):
                 descriptor = os.dup(self.descriptor)
         return Region(descriptor, self.size_bytes, self.name, is_sealed=self.is_sealed)
 
+    def reopen(self) -> Region:
+        """Return another region of the same file, or memory of an arena, with an open file description of its own.
+
+        A process that receives its descriptor can't unlock the memory for others, change their flags, or write, even if
+        this region's descriptor can. Raises as `duplicate`, and `AccessDeniedError`.
+        """
+        if self.is_descriptor_released:
+            return self.duplicate()
+        try:
+            descriptor = reopen_read_only(self.descriptor, self.name)
+        except PermissionError as error:
+            raise translate_os_error(error, f"region {self.name!r}: can't be opened again: {error.strerror}") from error
+        with call_on_error(os.close, descriptor):
+            if not self.is_file:
+                lock_for_reading(descriptor, self.name)
+            return Region(descriptor, self.size_bytes, self.name, is_sealed=self.is_sealed)
+
     def release_descriptor(self) -> None:
         """Map the region and close the descriptor, if the region will not be passed on.
 
@@ -332,7 +351,7 @@ class Region(Closable):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FileRange:
-    """Bytes of a region, to be sent by the kernel (sendfile) without a mapping. The region has to stay open."""
+    """Bytes of a region that are read or sent (sendfile) without a mapping. The region has to stay open."""
 
     region: Region
     offset_bytes: int
@@ -345,6 +364,15 @@ class FileRange:
         """Return the range without its first `rest.start` bytes."""
         start: int = rest.start
         return FileRange(self.region, self.offset_bytes + start, self.nbytes - start)
+
+    def read(self) -> memoryview:
+        """Return the bytes, read and not mapped: if the file was truncated, mapped ones would be a SIGBUS. Raises as
+        `Region.copy_into`.
+        """
+        check_available_memory(self.nbytes, self.region.name)
+        target = allocate(self.nbytes, is_zeroed=False).data
+        self.region.copy_into(self.offset_bytes, target)
+        return target
 
 
 class UnsealedRegion(Closable):
@@ -398,11 +426,10 @@ class RegionWriter(UnsealedRegion):
     the context before, discards the bytes. `spill_folder` is where `spill` has moved the bytes; None in memory.
     """
 
-    __slots__ = ("_unchecked_bytes", "spill_folder")
+    __slots__ = ("spill_folder",)
 
     def __init__(self, name: str = "region") -> None:
         super().__init__(name)
-        self._unchecked_bytes = 0
         self.spill_folder: str | None = None
         self._descriptor = new_memfd(name)
 
@@ -444,11 +471,8 @@ class RegionWriter(UnsealedRegion):
         descriptor = self.fileno()
         views = [memoryview(part).cast("B") for part in parts]
         total = sum(view.nbytes for view in views)
-        # Reading the available memory for each of many small parts would take longer than writing them.
-        self._unchecked_bytes += 0 if self.spill_folder else total
-        if self._unchecked_bytes >= CHECK_AVAILABLE_BYTES:
-            check_available_memory(self._unchecked_bytes, self.name)
-            self._unchecked_bytes = 0
+        if self.spill_folder is None:
+            check_available_memory(total, self.name)
         with translate_shortage_errors(f"write {total} bytes to", self.name):
             write_all_parts(lambda rest: os.writev(descriptor, rest), views, remaining_buffers)
         self.size_bytes += total

@@ -22,7 +22,7 @@ from bowstring.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
-from bowstring.sharing.signed_tickets import hide_signatures
+from bowstring.redaction import redact
 from bowstring.sharing.uris import parse_scheme
 from bowstring.transports.registry import find_transport
 
@@ -121,7 +121,7 @@ def merge_location_errors(errors: Mapping[str, BowstringError], subject: str = "
 
 def hide_secrets(uri: str) -> str:
     """Return the scheme and address of a URI; its parameters may be secret."""
-    return hide_signatures(uri.partition("?")[0])
+    return redact(uri.partition("?")[0])
 
 
 def _find_distance(uri: str) -> float:

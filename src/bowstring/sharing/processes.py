@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import mmap
 import os
+import resource
 import select
 import sys
 from collections.abc import Iterable
@@ -14,16 +17,28 @@ from typing import Self
 
 from bowstring.errors import ConnectionLostError, ResourceError
 
+_SUFFICIENT_LIMITS = {
+    "RLIMIT_AS": math.inf,
+    "RLIMIT_CPU": math.inf,
+    "RLIMIT_DATA": math.inf,
+    "RLIMIT_FSIZE": math.inf,
+    "RLIMIT_NOFILE": 1024,
+    "RLIMIT_NPROC": 1024,
+}
+"""What is enough for a host agent. The size of core dumps is not among them: they would contain the data."""
+
 
 @cache
 def host_id() -> str:
-    """Return the machine's boot ID and the PID namespace, which are equal for processes that can see each other.
+    """Return the machine's boot ID and the namespaces of PIDs and clocks, which are equal for processes that can see
+    each other with the same start times.
 
     They are this process's as long as it runs; only a forked child may be in another namespace.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot}/{os.readlink('/proc/self/ns/pid')}"
+        paths = ("/proc/self/ns/pid", "/proc/self/ns/time")  # the latter since Linux 5.6
+        return "/".join((boot, *(os.readlink(path) for path in paths if os.path.lexists(path))))
     except OSError:
         return os.uname().nodename
 
@@ -38,6 +53,14 @@ def start_ticks(pid: int) -> int:
     except (OSError, ValueError):
         return -1
     return -1 if state in b"ZX" else int(fields[18])
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, by a signal or a debugger; False if it is not visible."""
+    try:
+        return _read_stat_fields(pid)[0] in b"Tt"
+    except (OSError, IndexError):
+        return False
 
 
 def parent_pid(pid: int) -> int:
@@ -150,8 +173,38 @@ def wait_for_exit(pidfd: int, timeout_s: float = 0) -> bool:
 
 def redirect_to_devnull(descriptors: Iterable[int]) -> None:
     """Replace inherited sockets in a forked child by /dev/null, so that closing them does not affect the parent."""
-    null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-    for descriptor in descriptors:
-        if descriptor >= 0:
+    numbers = [descriptor for descriptor in descriptors if descriptor >= 0]
+    if not numbers:
+        return
+    try:
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:  # no number is left: then it gets the one that is closed here, because a child has one thread
+        os.close(numbers[0])
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+    for descriptor in numbers:
+        if descriptor != null:
             os.dup2(null, descriptor, inheritable=False)
-    os.close(null)
+    if null not in numbers:
+        os.close(null)
+
+
+def lift_inherited_limits() -> None:
+    """Undo what this process has inherited from the one that started it, and other processes would suffer from: raise
+    the soft limits to the hard ones, and reset the priority and the processors, where that is permitted.
+    """
+    for name in _SUFFICIENT_LIMITS:
+        number = getattr(resource, name)
+        _, hard_limit = resource.getrlimit(number)
+        resource.setrlimit(number, (hard_limit, hard_limit))
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
+    with contextlib.suppress(OSError):
+        os.sched_setaffinity(0, range(os.sysconf("SC_NPROCESSORS_CONF")))
+
+
+def list_inherited_limits() -> list[str]:
+    """The limits that remain, such as "RLIMIT_AS 1073741824", in the unit of `setrlimit`, and "nice 10"."""
+    limits = {name: resource.getrlimit(getattr(resource, name))[0] for name in _SUFFICIENT_LIMITS}
+    finite = [f"{name} {limit}" for name, limit in limits.items() if 0 <= limit < _SUFFICIENT_LIMITS[name]]
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    return [*finite, f"nice {nice}"] if nice > 0 else finite

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ import numpy.typing as npt
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, has_dictionary_fields, table
 from bowstring.datatypes.schema import Schema
-from bowstring.dissociated.messages import AddressBody, PackedBody
+from bowstring.dissociated.messages import AddressBody
 from bowstring.errors import InvalidArgumentError, ResourceError
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink, open_sink
@@ -34,9 +34,9 @@ from bowstring.ipc.tools.message_writer import copy_schema_table
 from bowstring.ipc.tools.scan import BatchMessage, StreamScan, create_scan
 from bowstring.ipc.writers import FileWriter, StreamWriter
 from bowstring.memory.arena import Arena
-from bowstring.memory.available_memory import CHECK_AVAILABLE_BYTES, check_available_memory, spare_memory_bytes
+from bowstring.memory.available_memory import check_available_memory, spare_memory_bytes
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory
-from bowstring.memory.region import Region, RegionWriter
+from bowstring.memory.region import FileRange, Region, RegionWriter
 from bowstring.memory.thread_pool import map_in_new_threads
 from bowstring.memory.unnamed_file import check_free_space, is_in_memory
 from bowstring.sharing.deferred_copy_sink import DeferredCopySink
@@ -46,6 +46,8 @@ from bowstring.sharing.deferred_copy_sink import DeferredCopySink
 _PART_BYTES = 32 << 20
 # The memory's bandwidth is exhausted by fewer processors; each part is a descriptor and a mapping in every reader.
 _MAX_PARTS = 8
+_READ_BYTES = 1 << 18
+"""How much of a file is read at once: small bodies take less time than calls."""
 _MIN_CHECKED_BYTES, _MAX_CHECKED_BYTES = 1 << 20, 16 << 20
 """How much is written between two checks of the spare memory: its margin covers what eight threads write."""
 
@@ -155,12 +157,8 @@ def _check_memory(batches: Iterable[RecordBatch], name: str) -> Iterator[RecordB
     """The batches, as long as memory is available: the size of a reader or an iterable is not known before. Raises
     `ResourceError`.
     """
-    unchecked_bytes = 0
     for batch in batches:
-        unchecked_bytes += batch.nbytes
-        if unchecked_bytes >= CHECK_AVAILABLE_BYTES:
-            check_available_memory(unchecked_bytes, name)
-            unchecked_bytes = 0
+        check_available_memory(batch.nbytes, name)
         yield batch
 
 
@@ -224,10 +222,6 @@ class StoredMessage:
     body_offset: int
     body_bytes: int
 
-    def to_packed_body(self, region: Region) -> PackedBody:
-        """Return the body as the bytes of its region, not copied."""
-        return PackedBody.from_parts(region.view(self.body_offset, self.body_bytes))
-
     def to_address_body(self, address: int) -> AddressBody:
         """Return the addresses of the buffers if the region begins at this address."""
         body = self.buffers  # the addresses of a region that begins at 0 are the offsets
@@ -281,23 +275,46 @@ def merge_into_region(parts: Sequence[StoredPart], name: str, spill_folders: Seq
     return [part.move_to_region(region, offset) for part, offset in zip(parts, offsets, strict=True)]
 
 
+class BodyReader:
+    """Reads the bodies of a region's messages, in the order of its bytes.
+
+    Those of a file are read, several short ones at once: another process can truncate the file, and then mapped bytes
+    would be a SIGBUS. Others are mapped. `region` has the descriptor, if there is any.
+    """
+
+    __slots__ = ("_bytes", "_offset", "is_file", "region")
+
+    def __init__(self, region: Region) -> None:
+        self.region = region.duplicate() if region.is_descriptor_released else region
+        self.is_file = self.region.has_descriptor and self.region.is_file
+        self._offset, self._bytes = 0, memoryview(b"")
+
+    def read(self, message: StoredMessage) -> memoryview:
+        """Return the bytes of a body. Raises as `Region.copy_into`."""
+        if not self.is_file:
+            return self.region.view(message.body_offset, message.body_bytes)
+        start = message.body_offset - self._offset
+        if start < 0 or start + message.body_bytes > len(self._bytes):
+            rest_bytes = self.region.size_bytes - message.body_offset
+            size_bytes = max(message.body_bytes, min(_READ_BYTES, rest_bytes))
+            self._bytes = FileRange(self.region, message.body_offset, size_bytes).read()
+            self._offset, start = message.body_offset, 0
+        return self._bytes[start : start + message.body_bytes]
+
+
 def read_schema_and_batches(part: StoredPart) -> tuple[Schema, Iterator[RecordBatch]]:
-    """Return the schema and the batches of a part, which keep the region's mapping; nothing is copied.
+    """Return the schema and the batches of a part, as `BodyReader` reads them.
 
     Raises `InvalidDataError`, also while iterating.
     """
-    region = part.region
-    if region.is_descriptor_released:
-        with region.duplicate() as opened:
-            return read_schema_and_batches(replace(part, region=opened))
-    memory, decoder = Memory(region.memory), Decoder()
+    decoder = Decoder()
     decoder.decode_header(part.schema)
-    return decoder.schema, _decode_batches(decoder, memory, part.messages)
+    return decoder.schema, _decode_batches(decoder, BodyReader(part.region), part.messages)
 
 
-def _decode_batches(decoder: Decoder, memory: Memory, messages: Iterable[StoredMessage]) -> Iterator[RecordBatch]:
+def _decode_batches(decoder: Decoder, reader: BodyReader, messages: Iterable[StoredMessage]) -> Iterator[RecordBatch]:
     for message in messages:
-        batch = decoder.decode(message.metadata, Buffer(memory, message.body_offset, message.body_bytes))
+        batch = decoder.decode(message.metadata, Buffer(Memory(reader.read(message)), 0, message.body_bytes))
         if batch is not None:
             yield batch
 

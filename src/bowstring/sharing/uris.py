@@ -36,7 +36,7 @@ from bowstring.errors import (
     ProtocolError,
     ResourceError,
 )
-from bowstring.sharing.signed_tickets import hide_signatures
+from bowstring.redaction import redact
 from bowstring.transports.registry import find_transport
 from bowstring.transports.sockets.tcp_address import is_host_and_port
 
@@ -99,14 +99,14 @@ class Ticket:
     def redacted_label(self) -> str:
         """The beginning of the first name, for logs: a name without a signature may be a secret."""
         first = self.names[0]
-        beginning = hide_signatures(first)
+        beginning = redact(first)
         if beginning == first:
             beginning = f"{first[: min(len(first) // 2, _MAX_ABBREVIATION)]}…"
         more = f" and {len(self.names) - 1} more" if len(self.names) > 1 else ""
         return f"data set {beginning!r}{more}"
 
     def __str__(self) -> str:
-        first, last = hide_signatures(self.names[0]), hide_signatures(self.names[-1])
+        first, last = redact(self.names[0]), redact(self.names[-1])
         return f"data set {first!r}" if len(self.names) == 1 else f"data sets {first!r} to {last!r}"
 
 
@@ -150,8 +150,8 @@ def parse_max_tickets(uri: StreamURI) -> int:
 
 
 def display_uri(uri: StreamURI) -> str:
-    """Return the text of a URI for messages, without the signature of its ticket."""
-    return hide_signatures(str(uri))
+    """Return the text of a URI for messages, without secrets."""
+    return redact(str(uri))
 
 
 def without_ticket(uri: StreamURI) -> StreamURI:
@@ -224,26 +224,21 @@ def parse_dataset_uri(text: str, ticket: str | bytes | None = None) -> tuple[Str
     scheme, colon, _ = text.partition(":")
     if not colon or not _SCHEME.fullmatch(scheme) or is_host_and_port(text):
         raise InvalidArgumentError(_describe_missing_scheme(text))
-    find_transport(scheme.lower(), hide_signatures(text))
-    try:
-        uri = parse_uri(text)
-    except ProtocolError as error:
-        raise ProtocolError(hide_signatures(str(error))) from None
+    find_transport(scheme.lower(), text)
+    uri = parse_uri(text)
     if isinstance(ticket, bytes | bytearray | memoryview):
         return uri, bytes(ticket).decode(errors="surrogateescape")
     if ticket is not None and not _is_utf8_text(ticket):
-        raise InvalidArgumentError(f"ticket: expected bytes or text, found {hide_signatures(repr(ticket))}")
+        raise InvalidArgumentError(f"ticket: expected bytes or text, found {ticket!r}")
     ticket = uri.get_parameter("ticket") if ticket is None else ticket
     if not ticket:
-        raise InvalidArgumentError(
-            f"URI {hide_signatures(text)!r}: expected a ticket: add the parameter ticket, or pass it to connect"
-        )
+        raise InvalidArgumentError(f"URI {text!r}: expected a ticket: add the parameter ticket, or pass it to connect")
     return uri, ticket
 
 
 def _describe_missing_scheme(text: str) -> str:
     """The message for text that is not a URI, such as the address of a server."""
-    address = hide_signatures(text.partition("?")[0])  # parameters may be secret
+    address = text.partition("?")[0]
     problem = f"expected the URI of a data set, found {address[:_MAX_ADDRESS]!r}"
     tags = f"want_data={WANT_DATA}&free_data={FREE_DATA}"
     if is_host_and_port(address):

@@ -121,7 +121,7 @@ class PeerIdentity:
     """The user of the peer's process when it connected or began to listen, according to the kernel."""
     process_id: int | None = None
     name: str | None = None
-    """The subject of a certificate."""
+    """The subject of a certificate, such as `commonName=alice`, with the escapes of RFC 4514."""
 
     def __str__(self) -> str:
         return self.name or f"process {self.process_id} of user {self.user_id}"
@@ -133,11 +133,8 @@ class ChannelTraits:
 
     is_ordered: bool = True
     """Whether messages arrive in the order in which they were sent."""
-    memory_kinds: frozenset[str] = frozenset({"host"})
-    """The kinds of memory ("host", "cuda") that `submit` and `accept_offered_message` take.
-
-    With "file", `submit` takes `FileRange`.
-    """
+    min_file_bytes: float = math.inf
+    """The length from which bytes of a file are sent as `FileRange`; shorter ones are read, which takes less time."""
     peer: PeerIdentity | None = None
     """None if the transport does not authenticate peers."""
     peer_address: str | None = None
@@ -343,7 +340,7 @@ class Listener(Closable, ABC):
 
     @abstractmethod
     def accept(self, limit: int = 16) -> list[Channel]:
-        """Return new connections, at most `limit`, without waiting. Unacceptable peers are refused.
+        """Return new connections, without waiting. At most `limit` peers are accepted or, if unacceptable, refused.
 
         Raises `ClosedError`, and `ResourceError` if memory or descriptors are short.
         """

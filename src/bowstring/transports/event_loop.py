@@ -81,7 +81,9 @@ class EventLoop(Closable):
 
     @property
     def descriptors(self) -> list[int]:
-        """All descriptors of the loop and its handlers."""
+        """All descriptors of the loop and its handlers; none when they are closed."""
+        if self._reader.fileno() < 0:
+            return []
         own = [self._reader.fileno(), self._writer.fileno()]
         if hasattr(self._selector, "fileno"):
             own.append(self._selector.fileno())
@@ -156,8 +158,8 @@ class EventLoop(Closable):
             handler.close()
         self._handlers.clear()
         self._timeouts.clear()
+        self._reader.close()  # first: `descriptors` may be read in a child that another thread forks
         self._selector.close()
-        self._reader.close()
         self._writer.close()
 
     def _run(self) -> None:

@@ -14,7 +14,15 @@ from bowstring import errors
 from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.metadata.header import DictionaryHeader
 from bowstring.ipc.stream import EncodedMessage, Encoder
-from tests.ipc.dictionaries.test_tracker import GROWING_BATCHES, batch, dictionary_array, list_batch, word_batch
+from fuzz.editable_stream import parse_stream
+from tests.ipc.dictionaries.test_tracker import (
+    GROWING_BATCHES,
+    batch,
+    dictionary_array,
+    list_batch,
+    open_data,
+    word_batch,
+)
 from tests.ipc.samples import UnrecordedSink, as_file, as_stream
 
 FORMATS = pytest.mark.parametrize(
@@ -181,6 +189,30 @@ def test_fields_that_share_an_id_with_different_value_types_are_an_error() -> No
     schema = bs.schema([("a", bs.dictionary(bs.int8(), bs.string())), ("b", bs.dictionary(bs.int8(), bs.int32()))])
     with pytest.raises(errors.InvalidDataError, match="dictionary 0 is of type"):
         encode_schema(schema, bs.ipc.IpcWriteOptions(), (0, 0))
+
+
+@pytest.mark.parametrize("convert", [as_stream, as_file])
+@pytest.mark.parametrize("id_", [0, 1, 5])
+@pytest.mark.parametrize("is_delta", [False, True])
+def test_a_dictionary_that_contains_itself_is_an_error(convert: Any, id_: int, is_delta: bool) -> None:
+    stream = parse_stream(convert(list_batch(["a", "b"], [0, 1], [1])))
+    assert stream is not None
+    if stream.footer is not None:
+        stream.footer.slots["schema"] = stream.footer.slots["schema"].copy()
+    headers = [message.header for message in stream.messages if message.header is not None]
+    for node in (node for root in (*headers, *filter(None, [stream.footer])) for node in root.nodes()):
+        if node.spec in ("DictionaryEncoding", "DictionaryBatch"):
+            node.slots["id"] = id_
+        if node.spec == "DictionaryBatch" and node is not headers[1]:
+            node.slots["isDelta"] = is_delta
+    data = stream.encode()
+    message = f"dictionary {id_} is of type list<item: dictionary<.*>> and of type string"
+    for read in (
+        lambda: [column_values(one) for one in open_data(data)],
+        lambda: open_data(data).read_all().to_pydict(),
+    ):
+        with pytest.raises(errors.InvalidDataError, match=message):
+            read()
 
 
 # A thousand deltas

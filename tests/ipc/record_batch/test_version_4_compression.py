@@ -14,10 +14,10 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
-from bowstring.ipc.codecs import create_compressor
+from bowstring.ipc.codecs import CODECS, create_compressor
 from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.message import END_OF_STREAM, frame_message
-from bowstring.ipc.metadata.header import CODECS, V4_COMPRESSION_KEY, build_schema_message
+from bowstring.ipc.metadata.header import V4_COMPRESSION_KEY, build_schema_message
 from bowstring.ipc.metadata.schema import V4, V5
 from bowstring.ipc.record_batch.writer import encode_body
 from tests.ipc.samples import as_stream
@@ -37,7 +37,7 @@ def compressed_stream(codec: str, field: str | None, codec_name: bytes | None, v
         "length": BATCH.num_rows,
         "nodes": np.array([tuple(node) for node in body.header_values.nodes.tolist()], FIELD_NODE),
         "buffers": np.array([tuple(span) for span in body.header_values.buffers.tolist()], BUFFER),
-        "compression": None if field is None else {"codec": CODECS.index(field), "method": 0},
+        "compression": None if field is None else {"codec": list(CODECS).index(field), "method": 0},
     }
     pairs = [(b"mine", b"too")] + ([] if codec_name is None else [(V4_COMPRESSION_KEY, codec_name)])
     message = {

@@ -19,7 +19,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.ipc.metadata.header import CODECS
+from bowstring.ipc.codecs import CODECS
 from tests.cases import CASES, Case
 from tests.ipc.samples import as_file, as_stream, batch
 

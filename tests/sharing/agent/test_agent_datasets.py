@@ -86,12 +86,3 @@ def test_the_end_of_a_number_of_data_sets_is_remembered(
         datasets.drop(f"model-{number}", "was closed")
     assert [bool(datasets.find_published(f"model-{number}")["ended"]) for number in range(3)] == [False, True, True]
     assert "'model-2' was closed" in datasets.find_published("model")["ended"]
-
-
-def test_the_newest_is_found_although_the_clock_was_set_back(
-    datasets: AgentDatasets, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    publish(datasets, "model-1")
-    monkeypatch.setattr(time, "time", lambda: 1000.0)
-    publish(datasets, "model-2")
-    assert datasets.find_published("model")["summary"]["id"] == "model-2"

@@ -29,7 +29,7 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import store_in_region
 from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.blocking import BlockingChannel
-from bowstring.transports.sockets.unix import UNIX
+from bowstring.transports.sockets.unix import UNIX, encode_unix_address
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
@@ -168,6 +168,25 @@ def test_processes_that_start_the_agent_concurrently_use_one_agent(key: AgentKey
         for other in others:
             with other:
                 pass
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="requires root, to be several users")
+def test_an_agent_has_another_address_if_another_user_occupies_that_of_its_key(key: AgentKey) -> None:
+    code = """
+import os, socket
+os.setuid(65534)
+occupier = socket.socket(socket.AF_UNIX)
+occupier.bind(address)
+send("ready")
+receive()
+"""
+    with PythonProcess(code, address=encode_unix_address(key.address)) as other:
+        assert other.receive() == "ready"
+        with pytest.raises(ConnectionLostError):
+            AgentClient.open(key, start=False)
+        with AgentClient.open(key) as agent, AgentClient.open(key, start=False) as same:
+            assert agent.address == same.address == f"{key.address}-1"
+            assert agent.status()["pid"] == same.status()["pid"]
 
 
 def test_the_agent_ends_with_its_owner_and_its_memory_is_freed() -> None:

@@ -287,6 +287,36 @@ def test_silent_connections_of_other_hosts_displace_neither_tasks_nor_the_driver
                     connection.close()
 
 
+FLOOD = """
+import os, socket, struct
+send("ready")
+connections = []
+while True:
+    connections.append(socket.create_connection(address))
+    # The greeting; the agent answers, and waits for a request that is signed.
+    connections[-1].sendall(struct.pack("<4sBBHQQ", b"BWS1", 0, 0, 0, 0, 32) + os.urandom(32))
+    if len(connections) > 500:
+        connections.pop(0).close()
+"""
+
+
+@pytest.mark.thorough
+def test_a_flood_of_the_control_port_keeps_out_neither_tasks_nor_readers_nor_the_driver(key: AgentKey) -> None:
+    with AgentClient.open(key) as agent:
+        location = put_partition(agent, [1, 2])
+        agent.commit_attempts("d", {0: 0})
+    address = parse_address(location.control_uri.partition(":")[2])
+    with AgentClient.dial(key, location.control_uri) as driver, PythonProcess(FLOOD, address=address) as flood:
+        flood.receive()
+        for _ in range(20):
+            assert driver.status()["datasets"]["d"]["rows"] == 2
+            with AgentClient.dial(key, location.control_uri) as late, AgentClient.open(key, start=False) as task:
+                assert late.status()["pid"] == task.status()["pid"]
+            assert bs.connect(location.uris[1]).read_all().num_rows == 2
+        flood.process.poll()
+        assert flood.process.returncode is None
+
+
 def test_the_secret_is_in_no_argument_environment_or_text(key: AgentKey) -> None:
     assert key.access is not None
     secret = key.access.secret

@@ -20,9 +20,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFoundError
-from bowstring.sharing.agent import directory as agent_directory
-from bowstring.sharing.agent.client import AgentClient, AgentKey
-from bowstring.sharing.agent.directory import _is_of_another_user
+from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix, list_agent_addresses
 from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import store_in_region
@@ -31,13 +29,13 @@ from bowstring.transports.sockets.unix import (
     UnixChannel,
     UnixListener,
     encode_unix_address,
-    random_abstract_address,
-    try_connect,
 )
 from tests.polling import wait_until
 from tests.sharing.faults.processes import num_descriptors
-from tests.sharing.python_process import PythonProcess, run_python
+from tests.sharing.python_process import PythonProcess, needs_user_namespaces, run_python
 
+# The agents have few descriptors.
+pytestmark = pytest.mark.filterwarnings("ignore:the host agent, which all publishers share:RuntimeWarning")
 RUN_AGENT = """
 import resource, socket
 from bowstring.sharing.agent import host_agent, agent_datasets
@@ -277,7 +275,7 @@ def ask_until_the_end(key: AgentKey, ask: Callable[[], object]) -> bool:
     def has_ended() -> bool:
         with suppress(ConnectionLostError, InvalidArgumentError):
             ask()
-        return key.address not in agent_directory.list_agent_addresses()
+        return key.address not in list_agent_addresses(key.address)[0]
 
     return wait_until(has_ended)
 
@@ -329,7 +327,7 @@ def test_agents_end_after_their_owners_have_died_in_any_order_also_while_they_co
     tokens = [secrets.token_hex(16) for _ in range(3)]
 
     def count_agents() -> int:
-        return sum(address.endswith(tuple(tokens)) for address in agent_directory.list_agent_addresses())
+        return sum(address.endswith(tuple(tokens)) for address in list_agent_addresses(agent_address_prefix())[0])
 
     with ExitStack() as stack:
         owners = [
@@ -356,7 +354,7 @@ def test_no_agent_is_started_for_an_owner_that_has_ended(key: AgentKey) -> None:
         other.kill()
     with pytest.raises(ConnectionLostError, match=f"process {dead.owner.pid} has ended"):
         AgentClient.open(dead)
-    assert key.address not in agent_directory.list_agent_addresses()
+    assert list_agent_addresses(key.address) == (set(), set())
 
 
 def test_a_client_that_receives_no_answers_gets_no_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -413,14 +411,61 @@ def test_a_commit_with_an_impossible_lifetime_is_refused(key: AgentKey, ttl_s: f
         assert agent.commit_attempts("d", {0: 0}, 60.0) == []
 
 
-def test_an_agent_whose_queue_is_full_is_not_taken_for_that_of_another_user() -> None:
-    address = random_abstract_address()
-    with socket.socket(socket.AF_UNIX) as busy, ExitStack() as clients:
-        busy.bind(encode_unix_address(address))
-        busy.listen(0)
-        while True:
-            connection, is_connected = try_connect(address)
-            clients.enter_context(connection)
-            if not is_connected:
-                break
-        assert not _is_of_another_user(address)
+REQUEST_AS_OTHER_USER = """
+import os, socket, struct
+os.setuid(65533)
+request = b'{"op": "list", "name": null}'
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(address)
+try:
+    connection.sendall(struct.pack("<4sBBHQQ", b"BWS1", 0, 0, 0, 0, len(request)) + request)
+    send(connection.recv(1000))
+except ConnectionError:
+    send(b"")
+"""
+
+
+@needs_user_namespaces
+@pytest.mark.parametrize("isolation", [[], ["--user"]], ids=["mapped", "not mapped"])
+def test_an_agent_answers_no_other_user(key: AgentKey, isolation: list[str]) -> None:
+    with PythonProcess(RUN_AGENT, isolation=isolation, address=key.address, limits={}, settings={}) as agent:
+        assert agent.receive() == "ready"
+        assert run_python(REQUEST_AS_OTHER_USER, address=encode_unix_address(key.address)) == b""
+
+
+FLOOD_AS_OTHER_USER = """
+import os, socket
+os.setuid(65533)
+send("ready")
+while True:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(address)
+"""
+
+
+@pytest.mark.thorough
+@pytest.mark.skipif(os.getuid() != 0, reason="requires root, to connect as another user")
+def test_tasks_are_answered_while_another_user_connects_again_and_again(key: AgentKey) -> None:
+    with running_agent(key, {}), ExitStack() as stack:
+        for _ in range(2):
+            flood = PythonProcess(FLOOD_AS_OTHER_USER, address=encode_unix_address(key.address))
+            stack.enter_context(flood).receive()
+        for _ in range(10):
+            with AgentClient.open(key, start=False) as agent:
+                assert agent.status()["datasets"] == {}
+            flood.process.poll()
+            assert flood.process.returncode is None
+
+
+@needs_user_namespaces
+def test_a_process_whose_user_is_not_mapped_can_not_use_agents() -> None:
+    code = """
+import bowstring as bs
+for call in (bs.published, lambda: bs.publish(bs.table({"a": [1]})), lambda: bs.open_published("x")):
+    try:
+        call()
+    except bs.errors.AccessDeniedError as error:
+        problem = str(error)
+send(problem)
+"""
+    assert "host agents can't be used by user 65534: the user namespace" in run_python(code, isolation=["--user"])

@@ -9,6 +9,7 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -133,7 +134,7 @@ def hosts() -> Iterator[Hosts]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
 
 
-def serve(hosts: Hosts, authority: Authority, **values: object) -> PythonProcess:
+def serve(hosts: Hosts, authority: Authority, **values: Any) -> PythonProcess:
     tls = authority.server(SERVER_ADDRESS)
     return PythonProcess(SERVE, network=hosts.server, address=f"{SERVER_ADDRESS}:0", tls=tls, batches=BATCHES, **values)
 

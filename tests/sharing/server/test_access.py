@@ -19,7 +19,7 @@ from bowstring.transports.base import PeerIdentity
 from bowstring.transports.sockets.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
 from bowstring_networks.flight import FlightServer
-from tests.sharing.python_process import PythonProcess, run_python
+from tests.sharing.python_process import PythonProcess, needs_user_namespaces, run_python
 from tests.transports.certificates import Authority
 
 TABLE = bs.table({"a": list(range(10_000))})
@@ -30,24 +30,27 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="requires root, to be s
 # Other users
 
 
-BECOME_USER = """
+IMPORTS = """
 import ctypes, os, pickle
 import bowstring as bs
 from bowstring.sharing.server.options import ServerOptions
 table = bs.table({"a": list(range(10_000))})
-with bs.serve({"t": table}) as server:  # imports what the user may have no permission to read
+"""
+BECOME_USER = f"""{IMPORTS}
+with bs.serve({{"t": table}}) as server:  # imports what the user may have no permission to read
     with bs.connect(server.uri("t")) as dataset: pickle.loads(pickle.dumps(dataset)).read_all()["a"].to_pylist()
 os.setgroups([])
 os.setgid(user)
 os.setuid(user)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, as after execve: /proc/self/fd is the user's
 """
-SERVE = f"""{BECOME_USER}
+SERVE_AS_THIS_USER = f"""{IMPORTS}
 server = bs.serve({{"t": table}}, address, ServerOptions(allow_other_users=allow))
 send(server.uri("t"))
 receive()
 """
-READ = f"""{BECOME_USER}
+SERVE = f"{BECOME_USER}{SERVE_AS_THIS_USER}"
+READ_AS_THIS_USER = f"""{IMPORTS}
 try:
     with bs.connect(uri, allow_other_users=allow) as dataset:
         with pickle.loads(pickle.dumps(dataset)) as again:
@@ -55,6 +58,7 @@ try:
 except bs.errors.ConnectionLostError as error:
     send(str(error))
 """
+READ = f"{BECOME_USER}{READ_AS_THIS_USER}"
 
 
 @needs_root
@@ -73,6 +77,23 @@ def test_another_user_reads_if_both_sides_allow_it(has_path: bool) -> None:
 def test_another_user_is_refused_by_default() -> None:
     with PythonProcess(SERVE, user=65533, address=None, allow=False) as server:
         assert "disconnected" in run_python(READ, user=65534, uri=server.receive(), allow=True)
+
+
+# In such a namespace, the kernel reports one number for this user and all others.
+@needs_user_namespaces
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_a_server_whose_user_is_not_mapped_refuses_all_users_by_default(is_allowed: bool) -> None:
+    with PythonProcess(SERVE_AS_THIS_USER, isolation=["--user"], address=None, allow=is_allowed) as server:
+        reply = run_python(READ, user=65533, uri=server.receive(), allow=True)
+        assert reply == 9999 if is_allowed else "disconnected" in reply
+
+
+@needs_user_namespaces
+@pytest.mark.parametrize("is_allowed", [False, True])
+def test_a_client_whose_user_is_not_mapped_trusts_no_server_by_default(is_allowed: bool) -> None:
+    with PythonProcess(SERVE, user=65533, address=None, allow=True) as server:
+        reply = run_python(READ_AS_THIS_USER, isolation=["--user"], uri=server.receive(), allow=is_allowed)
+        assert reply == 9999 if is_allowed else "peer of user 65534; we are 65534, which is any" in reply
 
 
 def test_other_users_can_only_be_allowed_where_users_are_known() -> None:
@@ -112,6 +133,17 @@ def test_a_certificate_opens_only_the_data_sets_of_its_list(authority: Authority
             bs.connect(server.uri("visits"), "missing", tls=authority.client("alice"))
         with pytest.raises(ConnectionLostError):
             bs.connect(server.uri("visits"), tls=authority.client())
+
+
+def test_a_name_that_looks_like_several_does_not_open_what_these_open(authority: Authority) -> None:
+    names = {"commonName=alice, organizationName=Staff": ["visits"]}
+    options = replace(options_of(authority), names_by_certificate=names)
+    with bs.serve({"visits": TABLE}, options=options, scheme="tcp+tls") as server:
+        with bs.connect(server.uri("visits"), tls=authority.client("alice", "/CN=alice/O=Staff")) as dataset:
+            assert dataset.read_all() == TABLE
+        for subject in ("/CN=alice, organizationName=Staff", "/CN=alice+O=Staff"):
+            with pytest.raises(AccessDeniedError):
+                bs.connect(server.uri("visits"), tls=authority.client("alice", subject))
 
 
 @pytest.mark.parametrize(("days", "reason"), [(-1, "certificate expired"), (None, "certificate required")])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -114,3 +117,37 @@ def test_a_commit_succeeds_though_an_old_manifest_is_corrupt(tmp_path: Path, cap
     assert f"{corrupt}: not a manifest" in caplog.text
     with pytest.raises(InvalidDataError, match="not a manifest"):
         vacuum(tmp_path)  # which has nothing to commit
+
+
+def test_the_job_of_another_host_is_not_discarded_by_a_host_whose_clock_is_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, entry = begin_job(tmp_path)
+    file = tmp_path / STAGING_FOLDER / job.id / entry.name
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 2 * staging.ORPHAN_AGE_S)
+    FolderJob.begin(tmp_path, StructType().add("x", LongType()), "append", WriteOptions())
+    assert vacuum(tmp_path) == []
+    assert [path.name for path in (tmp_path / STAGING_FOLDER).iterdir()] == [job.id]
+    monkeypatch.undo()
+    for path in (file, file.parent / staging.OWNER_FILE_NAME, file.parent):
+        os.utime(path, (now() - staging.ORPHAN_AGE_S - 1,) * 2)
+    FolderJob.begin(tmp_path, StructType().add("x", LongType()), "append", WriteOptions())
+    assert not (tmp_path / STAGING_FOLDER).exists()
+
+
+def test_vacuum_and_commits_do_not_fail_beside_the_commits_of_others(tmp_path: Path) -> None:
+    def commit_jobs() -> None:
+        for _ in range(30):
+            job, entry = begin_job(tmp_path)
+            job.commit([entry])
+
+    with ThreadPoolExecutor() as pool:
+        committing = [pool.submit(commit_jobs) for _ in range(2)]
+        while not all(future.done() for future in committing):
+            assert vacuum(tmp_path, older_than_s=0) == []
+        for future in committing:
+            future.result()
+    manifest = read_manifest(tmp_path)
+    assert manifest is not None
+    assert len(manifest.entries) == 60

@@ -114,6 +114,24 @@ def test_a_file_that_is_being_written_is_read_when_it_is_complete(
         reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
 
 
+def test_a_stream_without_an_end_is_not_read_by_a_host_whose_clock_is_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with bs.new_stream(tmp_path / "whole.arrows", {"x": "int64"}) as writer:
+        writer.write(bs.record_batch({"x": [1]}))
+    whole, growing = (tmp_path / "whole.arrows").read_bytes(), tmp_path / "growing.arrows"
+    (tmp_path / "whole.arrows").unlink()
+    growing.write_bytes(whole[:-8])  # without the marker of its end
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 2 * stream_reader.INCOMPLETE_FILE_AGE_S)
+    reader = create_reader(tmp_path)
+    assert list(follow(reader, reader.initialOffset())) == []
+    long_ago = now() - stream_reader.INCOMPLETE_FILE_AGE_S - 1
+    os.utime(growing, (long_ago, long_ago))
+    assert [values for _, values in follow(reader, reader.initialOffset())] == [[1]]
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["growing.arrows"]
+
+
 @pytest.mark.parametrize("latest_first", [False, True])
 def test_limits_split_the_files_into_batches_in_order(tmp_path: Path, latest_first: bool) -> None:
     for index in range(7):

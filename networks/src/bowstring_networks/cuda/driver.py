@@ -10,7 +10,6 @@ Errors: `MissingExtraError` if the package is not installed, `UnmetRequirementEr
 from __future__ import annotations
 
 import ctypes
-import os
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -27,6 +26,7 @@ from bowstring.errors import (
     require_package,
 )
 from bowstring.memory.device import CUDA, Device, DeviceMemory
+from bowstring.memory.forks import process_token
 from bowstring_networks.cuda.deferred_calls import DeferredCalls
 
 HANDLE_BYTES = 64
@@ -74,7 +74,7 @@ class Gpu:
         self.uuid = bytes(_call_driver("cuDeviceGetUuid", self._handle).bytes)
         self._context: Any = None
         self._lock = threading.Lock()
-        self._process_id = os.getpid()
+        self._process = process_token()
 
     def call_driver(self, function: str, *arguments: Any) -> Any:
         """As `_call_driver`, in the context of this device."""
@@ -121,7 +121,7 @@ class Gpu:
 
         Nothing is done in a forked child, which can't use CUDA.
         """
-        if os.getpid() == self._process_id:
+        if self._process is process_token():
             _DEFERRED_CALLS.add(self.wait_for_queued_work, call)
 
     def free_after_queued_work(self, function: str, pointer: int) -> None:

@@ -33,6 +33,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.buffer import Memory
 from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.forks import process_token
 from bowstring_networks.fabric import libfabric
 
 FAULTY_PROVIDERS = {
@@ -76,7 +77,7 @@ class Domain(Closable):
         reject_faulty_provider(provider)
         self.library = libfabric.load(library)
         self.name = f"fabric: {provider}"
-        self._process_id = os.getpid()
+        self._process = process_token()
         self._handles: list[int] = []
         """The objects to close, in the order in which they were opened."""
         self.info = self._query_info(provider, host)
@@ -96,7 +97,7 @@ class Domain(Closable):
     @property
     def is_inherited(self) -> bool:
         """Whether the domain belongs to the parent of this process."""
-        return self._process_id != os.getpid()
+        return self._process is not process_token()
 
     def libfabric_error(self, purpose: str, code: int) -> BowstringError:
         """Return the error for a code of libfabric."""

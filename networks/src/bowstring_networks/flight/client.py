@@ -30,7 +30,6 @@ from bowstring.sharing.client.connection import ConnectionOptions
 from bowstring.sharing.client.dataset_reader import DatasetReader, with_shared_schema
 from bowstring.sharing.client.read_ahead import ReadAhead
 from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors, sort_by_distance
-from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_scheme
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.tls import TlsOptions
@@ -50,8 +49,8 @@ _MAX_INFO_BYTES = 16 << 20
 _MAX_ENDPOINTS = 1 << 16
 # One batch is received while another is used.
 _PREFETCHED_BATCHES = 2
-# The call is cancelled before; a server that does not react must not keep `close` waiting.
-_JOIN_TIMEOUT_S = 5.0
+# At exit. A call that is cancelled ends at once, unless pyarrow decompresses a batch, in which the exit would crash it.
+_JOIN_TIMEOUT_S = 30.0
 
 
 def connect_through_flight(text: str, options: ConnectOptions) -> DatasetReader:
@@ -144,7 +143,7 @@ class FlightConnector:
                     errors.append(error)
                     if not is_descriptor_error(error):
                         break
-        name = hide_signatures("/".join(path))
+        name = "/".join(path)
         raise from_flight_error(errors[0], f"{location}, data set {name!r}") from errors[0]
 
 
@@ -278,9 +277,7 @@ class _FlightStream:
         self._location = location
         self._timeout_s = None if timeout_s == math.inf else timeout_s
         self._call = _DoGetCall(client, ticket, location)
-        self._thread = threading.Thread(target=self._call.run, name="bowstring-flight", daemon=True)
-        self._thread.start()
-        _STREAMS.add(self)
+        self._call.start()
         self.schema: Schema = self._receive_message()
 
     def __iter__(self) -> Iterator[RecordBatch]:
@@ -290,10 +287,6 @@ class _FlightStream:
     def cancel(self) -> None:
         """End the call, and let the thread end. A thread that waits for a batch gets `ClosedError`. Idempotent."""
         self._call.cancel()
-
-    def join(self, timeout_s: float) -> None:
-        """Wait for the end of the thread."""
-        self._thread.join(timeout_s)
 
     def _receive_message(self) -> Any:
         """Return the schema, then the batches, then None. Raises errors of the call."""
@@ -327,9 +320,20 @@ class _DoGetCall:
         self._location = location
         self._reader: Any = None
         self._is_cancelled = False
+        self.thread = threading.Thread(target=self._run, name="bowstring-flight", daemon=True)
 
-    def run(self) -> None:
-        """Call DoGet, and put the batches into the queue."""
+    def start(self) -> None:
+        """Start the thread, which calls DoGet, and puts the batches into the queue."""
+        _CALLS.add(self)
+        self.thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._read()
+        finally:
+            _CALLS.discard(self)
+
+    def _read(self) -> None:
         with self._client, ExitStack() as stack:
             try:
                 self._reader = self._client.do_get(import_flight().Ticket(self._ticket))
@@ -354,16 +358,17 @@ class _DoGetCall:
             self._reader.cancel()
 
 
-_STREAMS: weakref.WeakSet[_FlightStream] = weakref.WeakSet()
+_CALLS: set[_DoGetCall] = set()
+"""Those whose threads run, also after the error of a deadline: pyarrow can't interrupt what it decompresses."""
 
 
-def _cancel_streams() -> None:
+def _cancel_calls() -> None:
     """End all calls: pyarrow's threads must not outlive the interpreter."""
-    streams = list(_STREAMS)
-    for stream in streams:
-        stream.cancel()
-    for stream in streams:
-        stream.join(_JOIN_TIMEOUT_S)
+    calls = list(_CALLS)
+    for call in calls:
+        call.cancel()
+    for call in calls:
+        call.thread.join(_JOIN_TIMEOUT_S)
 
 
-atexit.register(_cancel_streams)
+atexit.register(_cancel_calls)

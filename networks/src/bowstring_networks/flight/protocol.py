@@ -23,7 +23,6 @@ from bowstring.errors import (
     UnsupportedError,
     require_package,
 )
-from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import decode_error_message, encode_error_message
 
 FLIGHT_SCHEMES = ("grpc", "grpc+tcp", "grpc+tls", "grpc+unix")
@@ -59,7 +58,7 @@ def parse_flight_uri(text: str, ticket: str | bytes | None = None) -> tuple[str,
     >>> parse_flight_uri("grpc://127.0.0.1:5000/a%2Fb")
     ('grpc://127.0.0.1:5000', ('a/b',))
     """
-    prefix = f"URI {hide_signatures(text.partition('?')[0])!r}"
+    prefix = f"URI {text.partition('?')[0]!r}"
     try:
         parts = urlsplit(text)
         parameters = parse_qs(parts.query, strict_parsing=True) if parts.query else {}

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import functools
-import os
-import socket
-import stat
+import tempfile
 import threading
-import time
 import weakref
-from collections.abc import Callable, Container, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
-from urllib.parse import unquote
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import (
@@ -20,9 +16,11 @@ from bowstring.errors import (
     ConnectionLostError,
     InvalidArgumentError,
     InvalidDataError,
+    ProtocolError,
+    UnsupportedError,
 )
 from bowstring.interop.c_data import export_stream
-from bowstring.memory.closable import Closable
+from bowstring.memory.closable import Closable, call_on_error
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.stored_parts import StoredPart, read_schema_and_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
@@ -36,14 +34,14 @@ from bowstring_networks.flight.protocol import (
     import_flight,
     to_flight_error,
 )
+from bowstring_networks.flight.relay import FlightRelay
 
 # As `max_ticket_bytes` of a server of the Dissociated IPC protocol.
 _MAX_TICKET_BYTES = 1 << 16
 _MAX_MESSAGE_BYTES = 1 << 30
 """The size above which batches are split: gRPC limits messages to 2 GiB."""
-# How long clients may still receive when the server closes, or another needs their place.
+# How long clients may still receive when the server closes.
 _CLOSE_TIMEOUT_S = 5.0
-_MAPPED_IPV4 = "::ffff:"
 
 _Handler = TypeVar("_Handler", bound=Callable[..., Any])
 
@@ -64,9 +62,6 @@ class FlightServer(Closable):
         import_flight()
         self._server = server
         self._slots = threading.BoundedSemaphore(server.options.max_clients)
-        self._streams: weakref.WeakSet[_DoGetStream] = weakref.WeakSet()
-        self._lock = threading.Lock()
-        """Locked by calls that use the streams."""
         host, port = parse_address(address)
         socket_address = resolve_host(host, port)[0]
         if tls is None and not socket_address.is_loopback:
@@ -77,15 +72,18 @@ class FlightServer(Closable):
             server.options.check_ticket_lifetime(f"flight {address!r}")
         if server.options.names_by_certificate is not None:
             raise InvalidArgumentError("flight: names_by_certificate can't be used: pyarrow does not pass certificates")
-        scheme, options = ("grpc", {}) if tls is None else (TLS_SCHEME, _tls_arguments(tls))
-        try:
-            self._flight = _create_server_class()(self, f"{scheme}:{format_address(host, port)}", **options)
-        except _pyarrow_error_types() as error:
-            raise InvalidArgumentError(f"flight {address!r}: can't listen there: {error}") from error
-        host = socket.gethostname() if socket_address.is_unspecified else host
-        self.location = f"{scheme}:{format_address(host, self._flight.port)}"
+        # Only this user can open the folder, and nobody finds the socket when it is removed.
+        with tempfile.TemporaryDirectory(prefix="bowstring-flight-") as folder:
+            path = f"{folder}/grpc"
+            try:
+                flight = _create_server_class()(self, f"grpc+unix://{path}")
+            except _pyarrow_error_types() as error:
+                raise InvalidArgumentError(f"flight: can't listen at {path}: {error}") from error
+            with call_on_error(flight.shutdown):
+                relay = FlightRelay(format_address(host, port), path, server.options, tls)
+        self.location = f"{'grpc' if tls is None else TLS_SCHEME}:{relay.address}"
         """The URI of the server."""
-        self._shut_down = weakref.finalize(self, _shut_down_server, self._flight)
+        self._shut_down = weakref.finalize(self, _shut_down_server, flight, relay)
 
     def uri(self, name: str, *, lifetime_s: float | None = None) -> str:
         """The URI of a data set, for `bowstring.connect`. Its path is a signed ticket if the server has a key.
@@ -122,11 +120,10 @@ class FlightServer(Closable):
         descriptor = descriptor or flight.FlightDescriptor.for_path(ticket.encode())
         return flight.FlightInfo(pa.schema(schema), descriptor, [endpoint], num_rows, size_bytes)
 
-    def do_get(self, ticket: bytes, peer: str) -> Any:
-        """Return the data stream of a ticket, without copying, for the peer with this address in gRPC.
+    def do_get(self, ticket: bytes) -> Any:
+        """Return the data stream of a ticket, without copying.
 
-        If the server has too many streams, clients that took nothing for `ServerOptions.stall_s` are disconnected.
-        Raises `NotFoundError`, `InvalidDataError`, and `ConnectionLostError` if there are still too many.
+        Raises `NotFoundError`, `InvalidDataError`, and `ConnectionLostError` if the server has too many streams.
         """
         import pyarrow as pa
 
@@ -138,101 +135,28 @@ class FlightServer(Closable):
         parts = [part for name in names for part in self._server.find_parts(name)]
         if any(part.schema != parts[0].schema for part in parts):
             raise InvalidDataError(f"{Ticket(names)}: their schemas differ")
-        if not self._slots.acquire(blocking=False) and not (
-            self._try_disconnect_stalled_clients() and self._slots.acquire(timeout=_CLOSE_TIMEOUT_S)
-        ):
+        if not self._slots.acquire(blocking=False):
             limit = self._server.options.max_clients
             raise ConnectionLostError(f"the server has {limit} clients already, its limit")
-        stream = _DoGetStream(_to_pyarrow_batches(parts), _parse_peer(peer))
+        stream = _to_pyarrow_batches(parts)
         weakref.finalize(stream, self._slots.release)  # pyarrow drops it at the end of the call, also of a lost client
-        with self._lock:
-            self._streams.add(stream)
         schema, _ = read_schema_and_batches(parts[0])
         return import_flight().RecordBatchStream(pa.RecordBatchReader.from_batches(pa.schema(schema), stream))
-
-    def _try_disconnect_stalled_clients(self) -> bool:
-        """Disconnect the clients of whose streams none has made progress for a while; return whether there are any."""
-        latest: dict[_PeerAddress, float] = {}
-        with self._lock:
-            for stream in self._streams:
-                latest[stream.peer] = max(stream.last_read_at, latest.get(stream.peer, 0.0))
-        deadline = time.monotonic() - self._server.options.stall_s
-        stalled = {peer for peer, last_read_at in latest.items() if last_read_at <= deadline}
-        if stalled:
-            _disconnect_clients(self._flight.port, stalled)
-        return bool(stalled)
 
     def __repr__(self) -> str:
         return f"<FlightServer {f'at {self.location}' if self._shut_down.alive else 'closed'}>"
 
 
-def _shut_down_server(server: Any) -> None:
+def _shut_down_server(server: Any, relay: FlightRelay) -> None:
     """Stop pyarrow's server, also at the exit of the interpreter; after a while disconnect the remaining clients.
 
     pyarrow waits until they have received their streams, and can't be interrupted; not even the process could end.
     """
-    port = server.port
     thread = threading.Thread(target=server.shutdown, name="bowstring-flight-close", daemon=True)
     thread.start()
     thread.join(_CLOSE_TIMEOUT_S)
-    if thread.is_alive():
-        _disconnect_clients(port)
-        thread.join(_CLOSE_TIMEOUT_S)
-
-
-def _disconnect_clients(port: int, peers: Container[_PeerAddress] | None = None) -> None:
-    """Shut down the sockets of this process that were accepted at a port: all, or only from some peers."""
-    for name in os.listdir("/proc/self/fd"):
-        try:
-            if not stat.S_ISSOCK(os.fstat(int(name)).st_mode):
-                continue
-            descriptor = os.dup(int(name))
-            try:
-                connection = socket.socket(fileno=descriptor)
-            except OSError:  # it has no address, or is not a socket any more
-                os.close(descriptor)
-                continue
-            with connection:
-                is_internet = connection.family in (socket.AF_INET, socket.AF_INET6)
-                if is_internet and connection.getsockname()[1] == port:
-                    host, peer_port, *_ = connection.getpeername()
-                    if peers is None or _PeerAddress(host.removeprefix(_MAPPED_IPV4), peer_port) in peers:
-                        connection.shutdown(socket.SHUT_RDWR)
-        except OSError:  # closed meanwhile, or not connected
-            continue
-
-
-class _PeerAddress(NamedTuple):
-    """The address of a client."""
-
-    host: str
-    port: int
-
-
-def _parse_peer(text: str) -> _PeerAddress:
-    """Parse a peer's address in gRPC.
-
-    >>> _parse_peer("ipv6:%5B::1%5D:50000")
-    _PeerAddress(host='::1', port=50000)
-    """
-    host, _, port = unquote(text).partition(":")[2].rpartition(":")
-    return _PeerAddress(host.strip("[]").removeprefix(_MAPPED_IPV4), int(port))
-
-
-class _DoGetStream:
-    """The batches of one call of DoGet, its client, and when that took the last batch."""
-
-    def __init__(self, batches: Iterator[Any], peer: _PeerAddress) -> None:
-        self.peer = peer
-        self.last_read_at = time.monotonic()
-        self._batches = batches
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        self.last_read_at = time.monotonic()
-        return next(self._batches)
+    relay.close()
+    thread.join(_CLOSE_TIMEOUT_S)
 
 
 class _StoredPartStream:
@@ -249,7 +173,7 @@ class _StoredPartStream:
 
 
 def _to_pyarrow_batches(parts: Sequence[StoredPart]) -> Iterator[Any]:
-    """Yield the batches of data sets for pyarrow, in the server's memory. Raises errors for Flight."""
+    """Yield the batches of data sets for pyarrow, in the server's memory. Raises `_TextError`."""
     import pyarrow as pa
 
     errors: tuple[type[Exception], ...] = (BowstringError, *_pyarrow_error_types())
@@ -259,7 +183,7 @@ def _to_pyarrow_batches(parts: Sequence[StoredPart]) -> Iterator[Any]:
                 batch.validate()  # offsets of a file could be outside of its buffers
                 yield batch
         except errors as error:
-            raise to_flight_error(from_flight_error(error, part.region.name)) from None
+            raise _TextError(str(from_flight_error(error, part.region.name))) from None
 
 
 def _split_batch(batch: RecordBatch) -> Iterator[RecordBatch]:
@@ -270,26 +194,25 @@ def _split_batch(batch: RecordBatch) -> Iterator[RecordBatch]:
         yield batch.slice(start, rows) if count > 1 else batch
 
 
-def _tls_arguments(tls: TlsOptions) -> dict[str, Any]:
-    """The arguments of pyarrow's server."""
-    certificate, key, authorities = (tls.read_pem(name) for name in ("certificate", "key", "authorities"))
-    if certificate is None:
-        raise InvalidArgumentError("tls: a server needs the option certificate")
-    return {
-        "tls_certificates": [(certificate, key)],
-        "verify_client": authorities is not None,
-        "root_certificates": authorities,
-    }
-
-
 def _pyarrow_error_types() -> tuple[type[Exception], ...]:
     import pyarrow as pa
 
     return (pa.ArrowException, OSError, ValueError)
 
 
+class _TextError(Exception):
+    """An error that pyarrow reports to the client by its text, where it would add the traceback of others.
+
+    It adds what `traceback` returns, if that does not fail: `traceback` asks each exception for its cause.
+    """
+
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        raise AttributeError
+
+
 def _translate_errors(handler: _Handler) -> _Handler:
-    """Let a handler raise errors of Flight."""
+    """Let a handler raise errors of Flight, whose text is all that the client gets."""
 
     @functools.wraps(handler)
     def translated(*arguments: Any) -> Any:
@@ -297,6 +220,8 @@ def _translate_errors(handler: _Handler) -> _Handler:
             return handler(*arguments)
         except BowstringError as error:
             raise to_flight_error(error) from None
+        except Exception as error:  # noqa: BLE001 - pyarrow would send the traceback
+            raise to_flight_error(ProtocolError(f"{handler.__name__}: {type(error).__name__} {error}")) from None
 
     return translated  # type: ignore[return-value]
 
@@ -309,9 +234,9 @@ def _create_server_class() -> Any:
     base: Any = flight.FlightServerBase
 
     class PyarrowFlightServer(base):  # type: ignore[misc]
-        def __init__(self, owner: FlightServer, location: str, **options: Any) -> None:
+        def __init__(self, owner: FlightServer, location: str) -> None:
             self._owner = weakref.proxy(owner)
-            super().__init__(location, **options)
+            super().__init__(location)
 
         @_translate_errors
         def list_flights(self, context: Any, criteria: bytes) -> Iterator[Any]:  # noqa: ARG002 - Flight's signature
@@ -323,13 +248,31 @@ def _create_server_class() -> Any:
         def get_flight_info(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
             return self._owner.get_flight_info(_get_ticket_of_descriptor(descriptor), descriptor)
 
-        @_translate_errors
-        def get_schema(self, context: Any, descriptor: Any) -> Any:  # noqa: ARG002
-            return flight.SchemaResult(self._owner.get_flight_info(_get_ticket_of_descriptor(descriptor)).schema)
+        def get_schema(self, context: Any, descriptor: Any) -> Any:
+            try:
+                return flight.SchemaResult(self.get_flight_info(context, descriptor).schema)
+            except flight.FlightError as error:  # pyarrow handles those of all calls but this
+                raise _TextError(str(error)) from None
 
         @_translate_errors
-        def do_get(self, context: Any, ticket: Any) -> Any:
-            return self._owner.do_get(ticket.ticket, context.peer())
+        def do_get(self, context: Any, ticket: Any) -> Any:  # noqa: ARG002
+            return self._owner.do_get(ticket.ticket)
+
+        @_translate_errors
+        def list_actions(self, context: Any) -> list[Any]:  # noqa: ARG002
+            return []
+
+        @_translate_errors
+        def do_action(self, context: Any, action: Any) -> Any:  # noqa: ARG002
+            raise UnsupportedError("DoAction: the server has no actions")
+
+        @_translate_errors
+        def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
+            raise UnsupportedError("DoPut: the server accepts no data")
+
+        @_translate_errors
+        def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:  # noqa: ARG002
+            raise UnsupportedError("DoExchange: the server accepts no data")
 
     return PyarrowFlightServer
 

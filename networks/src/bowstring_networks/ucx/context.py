@@ -43,6 +43,8 @@ DEFAULT_OPTIONS = {
     "MM_ERROR_HANDLING": "y",
     # Segments of System V outlive a process that is killed.
     "TLS": "^sysv",
+    # A listener restarts at its port (`UcxListener.accept`).
+    "TCP_CM_REUSEADDR": "y",
 }
 """Options of libucp that are set unless the environment or the caller sets them, without the prefix `UCX_`."""
 

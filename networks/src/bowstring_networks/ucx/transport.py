@@ -9,8 +9,13 @@ from it; every peer can then read, and over tcp also write, all memory of this p
 
 from __future__ import annotations
 
+import logging
 import os
+import resource
+import socket
 import threading
+import time
+import weakref
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
@@ -39,7 +44,13 @@ from bowstring_networks.ucx.libucp import Feature
 from bowstring_networks.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
 from bowstring_networks.ucx.ucp import UcpListener, Worker
 
+_LOG = logging.getLogger(__name__)
+_LOG.addHandler(logging.NullHandler())
 _DEFAULT_ADDRESS = "//127.0.0.1:0"
+_MAX_UNKNOWN = 256
+"""As `ServerOptions.max_silent`; or an eighth of the descriptors that the process may have, if that is less."""
+_CHECK_INTERVAL_S = 1.0
+"""libucp does not wake the listener for connections that request nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +83,16 @@ class UcxListener(Listener):
         context = transport.acquire_context()
         with ExitStack() as on_error:
             on_error.callback(transport.release_context)
-            self._worker = on_error.enter_context(Worker(context, ()))
             self._timer = Timer()
             on_error.callback(self._timer.close)
-            self._listener = UcpListener(self._worker, host, port)
+            self._worker, self._listener = _listen(context, host, port)
+            on_error.callback(self._worker.close)
             if transport.settings.shares_memory:
                 self.registered_memory = RegisteredUcxMemory(context, transport.settings.registered_bytes)
                 self.remote_handle = self.registered_memory.handle
             on_error.pop_all()
+        self._channels: weakref.WeakSet[UcxChannel] = weakref.WeakSet()
+        self._next_check_at = time.monotonic() + _CHECK_INTERVAL_S
         self.address = format_address(*self._listener.address)
         self.is_local = is_loopback_host(self._listener.address[0])
         self.address_scope = network_scope() if self.is_local else None
@@ -90,9 +103,22 @@ class UcxListener(Listener):
             raise ClosedError(f"ucx {self.address}: the listener is closed")
         # Before the progress, so that what arrives after it sets the timer or makes the descriptor readable again.
         self._timer.clear()
+        if self._worker.is_closed:
+            self._timer.set(_CHECK_INTERVAL_S)  # to try again, if this fails
+            self._worker, self._listener = _listen(self._worker.context, *self._listener.address)
+        elif time.monotonic() >= self._next_check_at:
+            self._next_check_at = time.monotonic() + _CHECK_INTERVAL_S
+            if self._has_many_unknown_connections:
+                _LOG.warning("ucx %s: restarts: too many connections without a request", self.address)
+                # Not at once: what waits for the descriptors of the worker has to forget them first.
+                self._worker.close()
+                self._timer.set()
+                return []
         self._worker.progress()
         channels: list[Channel] = []
-        while self._listener.requests and len(channels) < limit:
+        for _ in range(limit):  # attempts, as in `StreamListener.accept`
+            if not self._listener.requests:
+                break
             request = self._listener.requests[0]
             # libucp does not report the sender of a tagged message, so a connection needs a worker of its own.
             worker = self._transport.create_worker()
@@ -112,15 +138,47 @@ class UcxListener(Listener):
             channel = UcxChannel(endpoint, self.options, self._transport.release_context)
             channel.registered_memory = self.registered_memory
             channels.append(channel)
+            self._channels.add(channel)
         self._arm()
         return channels
+
+    @property
+    def _has_many_unknown_connections(self) -> bool:
+        """Whether libucp has accepted many more connections than it has reported.
+
+        It keeps those that send nothing. Of those that send other bytes and close, it keeps the descriptors until the
+        worker is closed (1.22).
+        """
+        max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        limit = sum(not channel.is_closed for channel in self._channels) + min(_MAX_UNKNOWN, max_descriptors // 8)
+        try:
+            names = os.listdir("/proc/self/fd")
+        except OSError:  # there is no descriptor left
+            return True
+        return len(names) > limit and sum(map(self._is_accepted, names)) > limit
+
+    def _is_accepted(self, name: str) -> bool:
+        """Whether a descriptor of this process is a socket that was accepted at the listener's port."""
+        try:
+            if not os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                return False
+            connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=int(name))
+        except OSError:  # closed meanwhile
+            return False
+        try:
+            is_listening = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+            return not is_listening and connection.getsockname()[1:2] == self._listener.address[1:]
+        except OSError:
+            return False
+        finally:
+            connection.detach()
 
     def interests(self) -> list[Interest]:
         return [Interest(descriptor, RECEIVE) for descriptor in self.descriptors()] if not self.is_closed else []
 
     def descriptors(self) -> list[int]:
         """As `Listener.descriptors`: those that are known; libucp has more."""
-        return [self._timer.descriptor, self._worker.event_descriptor] if not self._worker.is_closed else []
+        return [each for each in (self._timer.descriptor, self._worker.event_descriptor) if each >= 0]
 
     def shut_down(self) -> None:
         self.is_closed = True
@@ -132,7 +190,7 @@ class UcxListener(Listener):
         registered_memory, self.registered_memory = self.registered_memory, None
         if registered_memory is not None:
             registered_memory.close()
-        if not self._worker.is_closed:
+        if self._timer.descriptor >= 0:
             self._worker.close()
             self._timer.close()
             self._transport.release_context()
@@ -145,6 +203,15 @@ class UcxListener(Listener):
             self._timer.set()
         elif not is_armed:
             self._timer.set(RETRY_S if worker.progress_count == previous_count else 0.0)
+        else:
+            self._timer.set(_CHECK_INTERVAL_S)
+
+
+def _listen(context: Context, host: str, port: int) -> tuple[Worker, UcpListener]:
+    """Raises as `Worker` and `UcpListener`."""
+    worker = Worker(context, ())
+    with call_on_error(worker.close):
+        return worker, UcpListener(worker, host, port)
 
 
 class UcxTransport(Transport):

@@ -29,6 +29,7 @@ from bowstring.inspection.anatomy.model import (
 from bowstring.io.byte_ranges import Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import RandomAccessSource
+from bowstring.ipc.codecs import CODECS
 from bowstring.ipc.record_batch.compression import decompress_first_bytes
 from bowstring.memory.thread_pool import group_by_size
 
@@ -197,7 +198,7 @@ def _add_sections(
         template = span.header.template
         columns["rows"][index], columns["body_offset"][index] = span.header.length, span.body_offset
         columns["body_bytes"][index] = span.header.body_bytes
-        columns["codec"][index] = ("lz4", "zstd").index(template.compression) if template.compression else -1
+        columns["codec"][index] = list(CODECS).index(template.compression) if template.compression else -1
         columns["flags"][index] |= (
             _DELTA * template.is_delta | _LEGACY * span.is_legacy_framing | _WITH_METADATA * bool(template.pairs)
         )

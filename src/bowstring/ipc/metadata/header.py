@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,14 +21,13 @@ from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, SerializedSubTable, UnionValue, build_flatbuffer
+from bowstring.ipc.codecs import CODECS, CodecName
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.field import create_metadata_records, read_custom_metadata
-from bowstring.ipc.metadata.schema import V4, V5
+from bowstring.ipc.metadata.schema import V4, V5, BatchColumnPositions
 
 SCHEMA, DICTIONARY_BATCH, RECORD_BATCH = "Schema", "DictionaryBatch", "RecordBatch"
-Codec: TypeAlias = Literal["lz4", "zstd"]
-CODECS: tuple[Codec, ...] = ("lz4", "zstd")
 V4_COMPRESSION_KEY = b"ARROW:experimental_compression"
 """Key of the body's codec in the custom metadata of version 4, which Arrow 0.17 wrote before the format had a field."""
 # One per length of header: the lengths of a source differ by schema, dictionaries and counts of variadic buffers, not
@@ -56,7 +55,7 @@ class HeaderTemplate:
 
     kind: str
     version: int
-    compression: Codec | None
+    compression: CodecName | None
     pairs: Metadata
     dictionary_id: int
     is_delta: bool
@@ -116,16 +115,45 @@ class BatchHeader:
         at, count = self.template.buffers_at, self.template.buffer_count
         return np.frombuffer(self.raw[at : at + 16 * count], BUFFER)
 
-    def find_buffer_error(self) -> str | None:
-        """Describe the first buffer that is not in the body; None if all are."""
-        offsets, lengths = self.buffers()["offset"], self.buffers()["length"]
+    def check(self, positions: BatchColumnPositions, body_size: int, location: tuple[object, ...]) -> tuple[int, ...]:
+        """Check the number of nodes and buffers against a schema, and the size of the body; return the variadic counts.
+
+        Nodes and buffers themselves are checked when a column is created, or all of them by `find_problem`. Raises
+        `InvalidDataError`.
+        """
+        template, counts = self.template, self.variadic_counts() if self.template.variadic_count else ()
+        if len(counts) != positions.variadic_count or any(not 0 <= n <= template.buffer_count for n in counts):
+            raise InvalidDataError(
+                f"{format_location(location)}: expected {positions.variadic_count} variadic counts, none above "
+                f"{template.buffer_count}, found {list(counts[:8])}"
+            )
+        buffer_count = positions.buffer_count + sum(counts)
+        if template.node_count != positions.node_count or template.buffer_count != buffer_count:
+            raise InvalidDataError(
+                f"{format_location(location)}: expected {positions.node_count} nodes and {buffer_count} buffers "
+                f"for its schema, found {template.node_count} and {template.buffer_count}"
+            )
+        if self.body_bytes > body_size:
+            raise InvalidDataError(
+                f"{format_location(location)}: expected a body of {self.body_bytes} bytes, found {body_size}"
+            )
+        return counts
+
+    def find_problem(self) -> str | None:
+        """Describe a node with more nulls than slots, or a buffer that is not in the body; None if all are valid."""
+        nodes, buffers = self.nodes(), self.buffers()
+        is_invalid = (nodes["null_count"] < 0) | (nodes["null_count"] > nodes["length"])
+        if is_invalid.any():
+            index = int(is_invalid.argmax())
+            return f"node {index} has {nodes['length'][index]} slots and {nodes['null_count'][index]} nulls"
+        offsets, lengths = buffers["offset"], buffers["length"]
         # Written as a difference, because the sum of two untrusted int64 could wrap around; `body_bytes` and lengths
         # that are not negative can't.
         is_outside = (offsets < 0) | (lengths < 0) | (offsets > self.body_bytes - lengths)
-        if not is_outside.any():
-            return None
-        index = int(is_outside.argmax())
-        return f"buffer {index} of {lengths[index]} bytes at byte {offsets[index]} of a body of {self.body_bytes}"
+        if is_outside.any():
+            index = int(is_outside.argmax())
+            return f"buffer {index} of {lengths[index]} bytes at byte {offsets[index]} of a body of {self.body_bytes}"
+        return None
 
     def to_values(self) -> BatchHeaderValues:
         """Return the numbers of the header, for another one."""
@@ -290,7 +318,7 @@ def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbu
     )
 
 
-def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[Metadata, Codec | None]:
+def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[Metadata, CodecName | None]:
     """Return a message's custom metadata and its codec, which metadata of version 4 may name in the custom metadata."""
     pairs, codec = read_custom_metadata(root), _read_codec(batch["compression"])
     codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
@@ -301,20 +329,20 @@ def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[
         raise UnsupportedError(f"{location}: unknown compression codec {name!r:.60}")
     if codec not in (None, name):
         raise InvalidDataError(f"{location}: two codecs for one body: {codec} and {name}")
-    return _remove_codec(pairs), next((codec for codec in CODECS if codec == name), None)  # None for "uncompressed"
+    return _remove_codec(pairs), CODECS[name].name if name in CODECS else None  # for "uncompressed"
 
 
 def _remove_codec(pairs: Metadata) -> Metadata:
     return tuple(pair for pair in pairs if pair[0] != V4_COMPRESSION_KEY)
 
 
-def _read_codec(compression: FlatTable | None) -> Codec | None:
+def _read_codec(compression: FlatTable | None) -> CodecName | None:
     if compression is None:
         return None
     codec, location = compression["codec"], compression.flatbuffer.location
     if not 0 <= codec < len(CODECS) or compression["method"] != 0:
         raise UnsupportedError(f"{location}: unknown compression codec {codec} or method {compression['method']}")
-    return CODECS[int(codec)]
+    return list(CODECS.values())[int(codec)].name
 
 
 # Writing
@@ -355,7 +383,7 @@ class BatchHeaderBuilder:
     def __init__(self, version: int = V5, compression: str | None = None) -> None:
         self._version = version
         self._codec = compression
-        self._compression = None if compression is None else {"codec": CODECS.index(compression), "method": 0}
+        self._compression = None if compression is None else {"codec": list(CODECS).index(compression), "method": 0}
         self._blanks: dict[tuple[object, ...], tuple[bytearray, HeaderTemplate]] = {}
 
     def build(

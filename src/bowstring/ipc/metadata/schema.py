@@ -187,7 +187,7 @@ class IpcSchema:
     def dictionaries_by_id(self) -> dict[int, DictionaryDeclaration]:
         """All dictionaries by id. Raises `InvalidDataError` if two of one id differ."""
         dictionaries_by_id: dict[int, DictionaryDeclaration] = {}
-        for declaration in _walk_declarations(chain.from_iterable(self.dictionaries)):
+        for declaration in walk_declarations(chain.from_iterable(self.dictionaries)):
             if dictionaries_by_id.setdefault(declaration.id, declaration) != declaration:
                 raise InvalidDataError(
                     f"schema: dictionary {declaration.id} is of type {dictionaries_by_id[declaration.id].value_type} "
@@ -206,10 +206,11 @@ class IpcSchema:
         return positions
 
 
-def _walk_declarations(declarations: Iterable[DictionaryDeclaration]) -> Iterator[DictionaryDeclaration]:
+def walk_declarations(declarations: Iterable[DictionaryDeclaration]) -> Iterator[DictionaryDeclaration]:
+    """Yield declarations, each before those inside it."""
     for declaration in declarations:
         yield declaration
-        yield from _walk_declarations(declaration.nested)
+        yield from walk_declarations(declaration.nested)
 
 
 def _is_big_endian(table: FlatTable) -> bool:

@@ -13,8 +13,7 @@ from threading import Lock
 from typing import Any, TypeAlias, TypeVar
 
 from bowstring.errors import InvalidDataError, LimitError
-from bowstring.ipc import codecs
-from bowstring.ipc.codecs import CompressFunction
+from bowstring.ipc.codecs import CODECS, CompressFunction
 from bowstring.ipc.limits import ReadLimits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
 from bowstring.memory.mapping_pool import MAPPING_POOL
@@ -32,8 +31,6 @@ _MIN_POOL_BYTES = 1 << 20
 _MIN_OUTPUT_BYTES = 1 << 14
 # Memory that any process can be expected to have; above, only a body of some size may ask for much more.
 _MIN_LIMIT_BYTES = 256 << 20
-# Zstandard's recommended maximum for decoders (RFC 8878, 3.1.1.1.2); the frame's header could ask for gigabytes.
-_MAX_WINDOW_BYTES = 1 << 23
 
 _Job = TypeVar("_Job")
 _Result = TypeVar("_Result")
@@ -83,8 +80,8 @@ class BodyDecompressor:
     __slots__ = ("_counted_columns", "_decompress", "_left_bytes", "_limit_bytes", "_lock")
 
     def __init__(self, codec: str, body_bytes: int, limits: ReadLimits) -> None:
-        self._decompress = codecs.decompress_lz4_into if codec == "lz4" else codecs.decompress_zstd_into
-        (codecs.import_lz4_frame if codec == "lz4" else codecs.import_zstandard)()
+        self._decompress = CODECS[codec].decompress_into
+        CODECS[codec].import_package()
         # A short body may shrink by any factor: the ratio counts only above this.
         in_proportion = max(_MIN_LIMIT_BYTES, body_bytes * limits.max_decompression_ratio)
         self._left_bytes = self._limit_bytes = min(limits.max_decompressed_bytes, in_proportion)
@@ -199,21 +196,4 @@ def decompress_first_bytes(codec: str, data: bytes, size_bytes: int) -> bytes:
     length: int = LENGTH_PREFIX.unpack_from(data)[0]
     if length == NOT_COMPRESSED:
         return data[LENGTH_PREFIX.size : LENGTH_PREFIX.size + size_bytes]
-    size_bytes = min(size_bytes, max(length, 0))
-    if codec == "lz4":
-        lz4 = codecs.import_lz4_frame()
-        try:
-            first_bytes, _, _ = lz4.decompress_chunk(
-                lz4.create_decompression_context(), data[LENGTH_PREFIX.size :], max_length=size_bytes
-            )
-        except RuntimeError:
-            return b""
-        return first_bytes  # type: ignore[no-any-return]
-    zstandard = codecs.import_zstandard()
-    try:
-        with zstandard.ZstdDecompressor(max_window_size=_MAX_WINDOW_BYTES).stream_reader(
-            data[LENGTH_PREFIX.size :]
-        ) as reader:
-            return reader.read(size_bytes)  # type: ignore[no-any-return]
-    except zstandard.ZstdError:
-        return b""
+    return CODECS[codec].read_start(data[LENGTH_PREFIX.size :], min(size_bytes, max(length, 0)))

@@ -75,10 +75,8 @@ class FlatColumnsEncoder:
         spans = header.buffers().view(np.int64).reshape(-1, 2)
         null_counts = nodes[:, 1]
         offsets, stored_sizes = spans[:, 0], spans[:, 1]
-        if ((nodes[:, 0] != length) | (null_counts < 0) | (null_counts > length)).any():
-            return None
         # After this, every range is in the body, so that adding its offset to the body's can't overflow.
-        if header.find_buffer_error() is not None:
+        if (nodes[:, 0] != length).any() or header.find_problem() is not None:
             return None
         sizes = self._compute_sizes_to_write(length, stored_sizes, null_counts)
         if sizes is None:

@@ -80,20 +80,7 @@ class BatchColumns(Sequence[Array]):
         location: tuple[object, ...],
         selected_columns: Sequence[ColumnPositions] | None = None,
     ) -> None:
-        template = header.template
-        self.variadic: tuple[int, ...] = ()
-        if template.variadic_count or positions.variadic_count:
-            self.variadic = _read_variadic_counts(positions, header, location)
-        buffer_count = positions.buffer_count + sum(self.variadic)
-        if template.node_count != positions.node_count or template.buffer_count != buffer_count:
-            raise InvalidDataError(
-                f"{format_location(location)}: expected {positions.node_count} nodes and {buffer_count} buffers "
-                f"for its schema, found {template.node_count} and {template.buffer_count}"
-            )
-        if header.body_bytes > body.size:
-            raise InvalidDataError(
-                f"{format_location(location)}: expected a body of {header.body_bytes} bytes, found {body.size}"
-            )
+        self.variadic = header.check(positions, body.size, location)
         self.positions = positions
         self.header = header
         self._set_location(body)
@@ -104,8 +91,8 @@ class BatchColumns(Sequence[Array]):
         self._decompressor: BodyDecompressor | None = None
         self._decompressed: dict[int, list[Buffer]] = {}
         self._linked_batches: Sequence[ReferenceType[BatchColumns]] = ()
-        if template.compression is not None:
-            self._decompressor = BodyDecompressor(template.compression, header.body_bytes, positions.limits)
+        if header.template.compression is not None:
+            self._decompressor = BodyDecompressor(header.template.compression, header.body_bytes, positions.limits)
 
     def _set_location(self, body: BodyLocation) -> None:
         """Set the location of the body."""
@@ -154,12 +141,12 @@ class BatchColumns(Sequence[Array]):
         nodes, spans = self._read_nodes_and_buffers(column)
         if nodes[0] != header.length:
             raise self._column_error(column, f"expected {header.length} slots, the rows of the batch, found {nodes[0]}")
+        for at in range(0, len(nodes), 2):
+            if not 0 <= nodes[at + 1] <= nodes[at]:
+                raise self._column_error(column, f"a node has {nodes[at]} slots and {nodes[at + 1]} nulls")
         if column.is_flat and decompressor is None and self.is_local:
             array = self._create_flat_array(column, nodes[0], nodes[1], spans)
         else:
-            for length, null_count in zip(nodes[::2], nodes[1::2], strict=True):
-                if not 0 <= null_count <= length:
-                    raise self._column_error(column, f"a node has {length} slots and {null_count} nulls")
             # Taken out, because from now on the array keeps them. A later thread decompresses them again.
             buffers = self._decompressed.pop(column.first_node, None)
             if buffers is None:
@@ -205,8 +192,6 @@ class BatchColumns(Sequence[Array]):
         """Create a column of validity and one or two buffers, the common case."""
         body, limit = self.body, self.header.body_bytes
         memory, base = body.memory, body.offset
-        if not 0 <= null_count <= length:
-            raise self._column_error(column, f"a node has {length} slots and {null_count} nulls")
         validity_at, validity_size, offset, size, *others = spans
         # Integers of Python, which do not overflow: the numbers are the peer's or the file's.
         highest_end = max(validity_at + validity_size, offset + size)
@@ -354,18 +339,3 @@ class _ArrayReader:
         if not may_be_missing:
             raise self._columns._column_error(self._column, f"dictionary {node.id} has not been defined")
         return Array.from_array_data(layout.from_pylist([]))
-
-
-def _read_variadic_counts(
-    positions: BatchColumnPositions, header: BatchHeader, location: tuple[object, ...]
-) -> tuple[int, ...]:
-    counts = header.variadic_counts()
-    if len(counts) != positions.variadic_count:
-        raise InvalidDataError(
-            f"{format_location(location)}: expected {positions.variadic_count} variadic counts, found {len(counts)}"
-        )
-    if any(not 0 <= n <= header.template.buffer_count for n in counts):
-        raise InvalidDataError(
-            f"{format_location(location)}: variadic counts {counts} of {header.template.buffer_count} buffers"
-        )
-    return counts

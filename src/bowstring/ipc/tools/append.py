@@ -26,6 +26,7 @@ from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import PathSink
 from bowstring.io.sources import open_path
 from bowstring.ipc.api import BatchesLike, as_schema_and_batches
+from bowstring.ipc.codecs import CodecName
 from bowstring.ipc.dictionaries.reader import FileDictionaries
 from bowstring.ipc.encoded_schema import encode_schema
 from bowstring.ipc.file import FileReader
@@ -35,7 +36,7 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_prefix
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
-from bowstring.ipc.metadata.header import Codec, check_metadata_version
+from bowstring.ipc.metadata.header import check_metadata_version
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.stream import Encoder
 from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
@@ -56,7 +57,7 @@ def append_to_file(  # noqa: PLR0913 -- as `new_file`
     data: BatchesLike | None = None,
     *,
     metadata: MetadataLike = None,
-    compression: Codec | Literal["as before"] | None = KEEP_COMPRESSION,
+    compression: CodecName | Literal["as before"] | None = KEEP_COMPRESSION,
     compression_level: int | None = None,
     alignment: int | None = None,
     limits: ReadLimits = DEFAULT_LIMITS,
@@ -183,7 +184,7 @@ class _ExistingFile:
         self.end += -self.end % 8
 
     def create_write_options(
-        self, compression: Codec | Literal["as before"] | None, level: int | None
+        self, compression: CodecName | Literal["as before"] | None, level: int | None
     ) -> IpcWriteOptions:
         """Return the file's write options with these changes; bodies of metadata version 4 are not compressed."""
         reader = self.reader

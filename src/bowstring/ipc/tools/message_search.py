@@ -503,12 +503,9 @@ class MessageSearch:
                 lambda _: None,
                 location,
             )
-        nodes = header.nodes()
-        if (nodes["null_count"] < 0).any() or (nodes["null_count"] > nodes["length"]).any():
-            raise InvalidDataError(f"{candidate.location}: a node has more nulls than slots")
-        buffer_error = header.find_buffer_error()
-        if buffer_error is not None:
-            raise InvalidDataError(f"{candidate.location}: {buffer_error}")
+        problem = header.find_problem()
+        if problem is not None:
+            raise InvalidDataError(f"{candidate.location}: {problem}")
         buffers = header.buffers()
         if (buffers["offset"][buffers["length"] > 0] % _BUFFER_ALIGNMENT_BYTES).any():
             raise InvalidDataError(f"{candidate.location}: a buffer does not begin at a multiple of 8 bytes")
@@ -564,7 +561,7 @@ def _compute_next_offset(message: BatchMessage) -> int:
 def _compute_next_offset_by_buffers(message: BatchMessage) -> int:
     """Return the offset of the next message by the buffers, in case the body length is too large because of damage."""
     buffers = message.header.buffers()
-    # Checked by `find_buffer_error`, so that the sum can't wrap around. Writers pad buffers to 64 bytes at most.
+    # Checked by `find_problem`, so that the sum can't wrap around. Writers pad buffers to 64 bytes at most.
     used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
     size_bytes = message.metadata_bytes + min(used + -used % MAX_ALIGNMENT_BYTES, message.header.body_bytes)
     return message.start + size_bytes + -size_bytes % 8

@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 from bowstring.errors import InvalidArgumentError, InvalidDataError, NotFoundError, ResourceError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
+from bowstring.sharing.agent.end_records import EndRecord
 from bowstring.sharing.agent.memory_budget import MemoryBudget
 from bowstring.sharing.agent.publications import Publication
 from bowstring.sharing.dataset_locations import DatasetLocations
@@ -52,8 +53,10 @@ class _AgentDataset:
     is_complete: bool = False
     is_detached: bool = False
     publication: Publication | None = None
-    published_at: float = 0.0
-    """Seconds since 1970."""
+    created_at: float = 0.0
+    """When it was published, in seconds since 1970."""
+    monotonic_s: float = 0.0
+    """The same by the monotonic clock."""
     partitions: dict[Attempt, StoredPart] = field(default_factory=dict)
     regions: dict[Region, list[Attempt]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
@@ -112,7 +115,10 @@ class AgentDatasets(Closable):
         Replaced ones stay in `_datasets` for a while: they can be read, but not found. A late attempt must not create a
         data set again that has ended, because nothing would drop it.
         """
-        self._published_at = 0.0
+        self._last_monotonic_s = 0.0
+        self._record = EndRecord()
+        self._is_recorded = True
+        self._recorded_at = -math.inf
 
     def __len__(self) -> int:
         return len(self._datasets)
@@ -195,9 +201,12 @@ class AgentDatasets(Closable):
         if not dataset.tickets:
             raise InvalidArgumentError(f"data set {name!r} is not committed")
         if dataset.publication is None:
-            # Later than the one before, even if the clock was set back: the newest with a name counts.
-            self._published_at = dataset.published_at = max(time.time(), math.nextafter(self._published_at, math.inf))
+            dataset.created_at = time.time()
+            # Later than the one before, even in the same tick: the newest with a name counts.
+            self._last_monotonic_s = max(time.monotonic(), math.nextafter(self._last_monotonic_s, math.inf))
+            dataset.monotonic_s = self._last_monotonic_s
         dataset.publication = publication
+        self._is_recorded = False
         dataset.is_detached = publication.lifetime == "detached"
         return dataset.expiry_time
 
@@ -220,9 +229,9 @@ class AgentDatasets(Closable):
         matches = self.list_published(name_or_id)
         if not matches:
             texts = (text for id_, (name, text) in reversed(self._ended.items()) if name_or_id in (id_, name))
-            newest = sorted(self.list_published(), key=lambda summary: summary["created_at"])[-_MAX_NEWEST:]
+            newest = sorted(self.list_published(), key=lambda summary: summary["monotonic_s"])[-_MAX_NEWEST:]
             return {"ended": next(texts, ""), "newest": newest}
-        summary = max(matches, key=lambda summary: (summary["id"] == name_or_id, summary["created_at"]))
+        summary = max(matches, key=lambda summary: (summary["id"] == name_or_id, summary["monotonic_s"]))
         publication = self._datasets[summary["id"]].publication
         assert publication is not None
         return {"summary": summary, "publication": publication.to_json()}
@@ -234,9 +243,10 @@ class AgentDatasets(Closable):
             {
                 "id": name,
                 **{key: value for key, value in dataset.publication.to_json().items() if key not in _DESCRIPTION},
-                "created_at": dataset.published_at,
+                "created_at": dataset.created_at,
                 "expires_at": dataset.expiry_time,
                 "num_readers": readers[name],
+                "monotonic_s": dataset.monotonic_s,
             }
             for name, dataset in self._datasets.items()
             if dataset.publication is not None
@@ -288,6 +298,7 @@ class AgentDatasets(Closable):
         text = f"data set {name!r} {reason} at {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime())}"
         self._ended.pop(name, None)
         self._ended[name] = (None if dataset.publication is None else dataset.publication.name, text)
+        self._is_recorded = False
         if len(self._ended) > _MAX_ENDED:
             del self._ended[next(iter(self._ended))]
         return text
@@ -299,6 +310,22 @@ class AgentDatasets(Closable):
         for name, ttl_s in expired:
             self.drop(name, f"expired after its lifetime of {ttl_s:g} s")
         return bool(expired)
+
+    def record(self, interval_s: float) -> None:
+        """Record what is published and has ended, for the errors of those who look for it when the agent has ended.
+
+        Changes are written once in an interval: of many data sets, a record takes longer than publishing one more.
+        """
+        if self._is_recorded:
+            if self._datasets:
+                self._record.touch()
+        elif time.monotonic() >= self._recorded_at + interval_s:
+            self._recorded_at = time.monotonic()
+            published = [each for each in self._datasets.items() if each[0] not in self._ended]
+            self._record.write(
+                {name: each.publication.name for name, each in published if each.publication}, self._ended
+            )
+            self._is_recorded = True
 
     def to_json(self) -> dict[str, dict[str, Any]]:
         """Return the state of each data set."""

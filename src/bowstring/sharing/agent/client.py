@@ -2,7 +2,8 @@
 
 The agent listens at an abstract unix address that its key determines. A client that finds no listener binds the address
 itself, which only one process can do, and starts the agent with the listening socket. This needs no lock file, never
-starts two agents, and other clients wait in the socket's queue while the agent starts.
+starts two agents, and other clients wait in the socket's queue while the agent starts. Other users can bind the address
+first: then the agent has another one, which clients find by the user of its socket.
 """
 
 from __future__ import annotations
@@ -11,17 +12,28 @@ import errno
 import json
 import math
 import os
+import re
 import secrets
 import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from itertools import chain, count
 from typing import Any, Self, TypeVar
 
-from bowstring.errors import ConnectionLostError, ProtocolError, ResourceError, translate_os_error
+from bowstring.errors import (
+    AccessDeniedError,
+    BowstringError,
+    ConnectionLostError,
+    DeadlineError,
+    ProtocolError,
+    ResourceError,
+    translate_os_error,
+)
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.descriptors import new_memfd
 from bowstring.memory.region import Region
@@ -34,16 +46,18 @@ from bowstring.sharing.agent.control import (
 )
 from bowstring.sharing.agent.memory_budget import MemoryRequest
 from bowstring.sharing.agent.publications import Publication, PublishedSummary, parse_time
-from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor, find_python
+from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor, find_python, is_stopped
 from bowstring.sharing.uris import decode_error_message
 from bowstring.transports.address_scope import network_scope
 from bowstring.transports.base import Deadline, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.registry import find_transport
-from bowstring.transports.sockets.unix import UNIX, encode_unix_address
+from bowstring.transports.sockets.unix import UNIX, encode_unix_address, try_connect
+from bowstring.transports.sockets.unix_users import is_trusted_user, list_abstract_addresses, peer_credentials
 
 DEFAULT_TTL_S = 86_400.0  # a day: a forgotten data set does not keep its memory for ever
 
+# All publishers of the user share the agent, whatever the limits of the first; importing needs memory already.
 # The parent of the agent exits when the agent is ready, so that it has no parent to wait for it. If it never is, the
 # parent exits with its exit code.
 _LAUNCH_SCRIPT = """
@@ -57,6 +71,8 @@ if process:
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     os._exit(code if code > 0 else 128 - code)
 os.close(ready)
+from bowstring.sharing.processes import lift_inherited_limits
+lift_inherited_limits()
 from bowstring.sharing.agent.host_agent import main
 main(int(sys.argv[1]), report_ready)
 """
@@ -76,6 +92,47 @@ _FieldType = TypeVar("_FieldType")
 def agent_address_prefix() -> str:
     """Return the beginning of the addresses of all agents of this user; others' agents have their user's number."""
     return f"@bowstring-agent-{os.getuid()}-"
+
+
+def list_agent_addresses(prefix: str) -> tuple[set[str], set[str]]:
+    """Return the bound addresses that begin with `prefix`: those of this user or root, and those of other users.
+
+    Raises `ResourceError` if the system does not list its sockets, or can't distinguish this user from others.
+    """
+    if not is_trusted_user(os.getuid()):
+        raise AccessDeniedError(
+            f"host agents can't be used by user {os.getuid()}: the user namespace does not map all users, and this "
+            "number stands for the others"
+        )
+    own, others = set[str](), set[str]()
+    for address, user_id in list_abstract_addresses(prefix).items():
+        is_own = _is_own_listener(address) if user_id is None else is_trusted_user(user_id)
+        (own if is_own else others).add(address)
+    return own, others
+
+
+def _is_own_listener(address: str) -> bool:
+    """Whether no other user listens at an address, as far as connecting shows."""
+    try:
+        connection, is_connected = try_connect(address)
+        with connection:
+            # While the listener's queue is full, the kernel does not report whose it is; connecting waits, and checks.
+            return not is_connected or is_trusted_user(peer_credentials(connection)[1])
+    except BowstringError:
+        return True  # no process listens
+
+
+def _find_agent_address(name: str) -> str:
+    """Return the address of the agent with a name: where it runs, or else where it is to be started.
+
+    The address is the name. Other users can occupy that, too: then a number follows, the first that is free.
+    """
+    own, others = list_agent_addresses(name)
+    running = [address for address in own if re.fullmatch(r"(-\d+)?", address.removeprefix(name))]
+    if running:
+        return min(running, key=lambda address: (len(address), address))
+    candidates = chain([name], (f"{name}-{number}" for number in count(1)))
+    return next(address for address in candidates if address not in others)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +210,17 @@ class AgentClient(Closable):
     """A connection to the host agent. A context manager."""
 
     def __init__(
-        self, channel: BlockingChannel, key: AgentKey | None = None, session: ControlSession | None = None
+        self,
+        channel: BlockingChannel,
+        key: AgentKey | None = None,
+        session: ControlSession | None = None,
+        address: str = "",
     ) -> None:
         self._channel = channel
         self._key = key
         self._session = session
+        self.address = address
+        """The agent's address on this host; empty after `dial`."""
         self.control_uri = ""
         """The agent's address for `dial`, if `open` connected to one with access for other hosts; otherwise empty."""
 
@@ -177,17 +240,31 @@ class AgentClient(Closable):
         return client
 
     @classmethod
-    def connect(cls, address: str, *, start: bool = False, timeout_s: float = 30.0) -> Self:
-        """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`."""
-        return cls._open(address, None, {"op": "use" if start else "ping"}, start=start, timeout_s=timeout_s)[0]
+    def connect(
+        cls, address: str, *, start: bool = False, timeout_s: float = 30.0, waits_if_stopped: bool = True
+    ) -> Self:
+        """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`.
+
+        Without `waits_if_stopped`, an agent whose process is stopped is a `DeadlineError` at once.
+        """
+        request = {"op": "use" if start else "ping"}
+        return cls._open(address, None, request, start=start, timeout_s=timeout_s, waits_if_stopped=waits_if_stopped)[0]
 
     @classmethod
     def _open(
-        cls, address: str, key: AgentKey | None, request: dict[str, Any], *, start: bool, timeout_s: float
+        cls,
+        name: str,
+        key: AgentKey | None,
+        request: dict[str, Any],
+        *,
+        start: bool,
+        timeout_s: float,
+        waits_if_stopped: bool = True,
     ) -> tuple[Self, dict[str, Any]]:
         """Connect, and return the reply to the first request: an agent that is about to end does not answer it."""
         deadline, launches = Deadline(timeout_s), 0
         while True:
+            address = _find_agent_address(name)
             try:
                 channel = BlockingChannel.dial(
                     UNIX,
@@ -195,9 +272,14 @@ class AgentClient(Closable):
                     timeout_s=max(deadline.remaining_s(), 0.001),
                     options=TransportOptions(timeout_s=deadline.timeout_s),
                 )
-                client = cls(channel, key)
+                client = cls(channel, key, address=address)
                 with call_on_error(client.close):
-                    return client, client._request(request)
+                    peer = channel.channel.traits.peer
+                    if not waits_if_stopped and peer is not None and is_stopped(peer.process_id or 0):
+                        raise DeadlineError(f"host agent at {address}: its process is stopped")
+                    reply = client._request(request)
+                    _warn_of_limits(reply)
+                    return client, reply
             except ConnectionLostError as error:
                 if launches == _MAX_LAUNCHES:
                     message = f"the host agent ended {launches} times before it answered, when it had just been started"
@@ -363,6 +445,14 @@ class AgentClient(Closable):
         if not isinstance(reply, dict):
             raise ProtocolError(f"host agent: expected a JSON object, found {type(reply).__name__}")
         return reply
+
+
+def _warn_of_limits(reply: dict[str, Any]) -> None:
+    """Warn of the limits that the agent has inherited from its first publisher, and can't lift."""
+    limits = reply.get("limits")
+    if limits:
+        message = f"the host agent, which all publishers share, has limits of the one that started it: {limits}"
+        warnings.warn(message[:_MAX_ERROR_TEXT], RuntimeWarning, stacklevel=2)
 
 
 def _encode_process(process: ProcessIdentity) -> list[int | str]:

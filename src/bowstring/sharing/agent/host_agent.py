@@ -33,7 +33,7 @@ from bowstring.sharing.agent.agent_datasets import AgentDatasets, Attempt, index
 from bowstring.sharing.agent.control import CONTROL_OPTIONS, NONCE_BYTES, ControlSession, RemoteAccess, check_nonce
 from bowstring.sharing.agent.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
 from bowstring.sharing.agent.publications import Publication
-from bowstring.sharing.processes import ProcessIdentity, redirect_to_devnull
+from bowstring.sharing.processes import ProcessIdentity, list_inherited_limits, redirect_to_devnull
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
@@ -146,6 +146,8 @@ class HostAgent(Closable):
                 self._used_at = time.monotonic()
             if self._has_had_owner and not self._has_owner:
                 self.datasets.drop_attached()
+            self.datasets.record(_TICK_S)
+        self.datasets.record(0)
 
     def step(self, timeout_s: float) -> int:
         """Wait for connections and requests, and answer some. Return the number of connections that had any."""
@@ -218,7 +220,7 @@ class HostAgent(Closable):
             self._owners[owner] = handler = _OwnerHandler(self, owner, descriptor)
             self._loop.add(handler)
             self._has_had_owner = True
-        return {"pid": os.getpid(), "control_uri": self._control_uri}
+        return {"pid": os.getpid(), "control_uri": self._control_uri, "limits": list_inherited_limits()}
 
     def add_driver(self, request: Mapping[str, Any]) -> None:
         """Add an owner on any host, until the end of its last connection."""
@@ -479,7 +481,7 @@ class _ConnectionAcceptor(ListenerHandler):
 _Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any] | None]
 _CONTROL_OPERATIONS: dict[str, _Operation] = {
     "ping": lambda _agent, _request: None,
-    "use": lambda _agent, _request: None,  # the agent waits for what is published
+    "use": lambda _agent, _request: {"limits": list_inherited_limits()},  # the agent waits for what is published
     "own": HostAgent.add_driver,
     "find_missing": lambda agent, request: {
         "missing": agent.datasets.find_missing(str(request["dataset"]), _parse_attempts(request))
@@ -523,11 +525,9 @@ def main(descriptor: int, ready_descriptor: int = -1) -> None:
     """Run the agent on an inherited listening socket. When it is ready, write a byte to the other descriptor, if any:
     until then, the process that starts the agent reads its standard error.
     """
-    # The soft limit is often 1024, and each region and reader needs a descriptor.
-    _, hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
     with socket.socket(fileno=descriptor) as listening_socket:
         os.set_inheritable(descriptor, False)
+        listening_socket.listen(socket.SOMAXCONN)  # again: clients get the ID of the process that did so last
         agent = HostAgent()
         agent.listen(UnixListener.from_socket(listening_socket, TRANSPORT_OPTIONS))
         if ready_descriptor >= 0:

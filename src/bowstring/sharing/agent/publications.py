@@ -11,7 +11,7 @@ import re
 import secrets
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -127,6 +127,8 @@ class PublishedSummary:
     """When its memory is freed, in UTC; None for never."""
     num_readers: int
     """The processes of this host, and the connections of others, that have it open from the agent of this host."""
+    monotonic_s: float = field(repr=False)
+    """`created_at` by the host's monotonic clock: the order of publication, also if the clock was set back."""
 
     _repr_html_ = report_to_html
 
@@ -179,7 +181,7 @@ def parse_time(value: object) -> datetime | None:
         return None
 
 
-_KINDS: Mapping[str, type] = {"str": str, "int": int}
+_KINDS: Mapping[str, type] = {"str": str, "int": int, "float": float}
 
 
 def _read_fields(cls: type[Publication | PublishedSummary], value: object) -> dict[str, Any]:
@@ -187,17 +189,17 @@ def _read_fields(cls: type[Publication | PublishedSummary], value: object) -> di
     if not isinstance(value, dict):
         raise ProtocolError(f"published data set: expected a JSON object, found {type(value).__name__}")
     checked: dict[str, Any] = {}
-    for field in fields(cls):
-        field_value = value.get(field.name)
-        if field.name in ("created_at", "expires_at"):
-            checked[field.name] = parse_time(field_value)
-            is_valid = checked[field.name] is not None or field.name == "expires_at"
-        elif field.name in ("hosts", "control_uris"):
+    for each in fields(cls):
+        field_value = value.get(each.name)
+        if each.name in ("created_at", "expires_at"):
+            checked[each.name] = parse_time(field_value)
+            is_valid = checked[each.name] is not None or each.name == "expires_at"
+        elif each.name in ("hosts", "control_uris"):
             is_valid = isinstance(field_value, list | tuple) and all(isinstance(text, str) for text in field_value)
-            checked[field.name] = tuple(field_value) if isinstance(field_value, list | tuple) else ()
+            checked[each.name] = tuple(field_value) if isinstance(field_value, list | tuple) else ()
         else:
-            is_valid = type(field_value) is _KINDS[str(field.type)]
-            checked[field.name] = field_value
+            is_valid = type(field_value) is _KINDS[str(each.type)]
+            checked[each.name] = field_value
         if not is_valid:
-            raise ProtocolError(f"published data set: {field.name}: found {str(field_value)[:_MAX_TEXT]}")
+            raise ProtocolError(f"published data set: {each.name}: found {str(field_value)[:_MAX_TEXT]}")
     return checked

@@ -39,7 +39,7 @@ from bowstring.errors import (
 from bowstring.ipc.metadata.header import BatchHeader
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import EMPTY, Buffer, Memory
-from bowstring.memory.closable import call_on_error
+from bowstring.memory.closable import call_in_forked_children, call_on_error
 from bowstring.memory.device import DeviceMemory
 from bowstring.sharing.dataset_locations import is_local_or_encrypted
 from bowstring.sharing.processes import redirect_to_devnull
@@ -356,17 +356,16 @@ _LEASING_CONNECTIONS: set[Connection] = set()
 _CONNECTIONS: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
-def _close_after_fork() -> None:
-    """Close the sockets in a forked child: leases belong to the parent."""
-    for connection in list(_CONNECTIONS):
-        connection.driver.is_closed = True
-        # Not `shut_down`, which would end the connection of the parent, too.
-        for channel in connection.driver.session.channels.values():
-            redirect_to_devnull(channel.descriptors())
-    _LEASING_CONNECTIONS.clear()
+def _close_in_child(connection: Connection) -> None:
+    """Close the sockets of a connection in a forked child: leases belong to the parent."""
+    connection.driver.is_closed = True
+    # Not `shut_down`, which would end the connection of the parent, too.
+    for channel in connection.driver.session.channels.values():
+        redirect_to_devnull(channel.descriptors())
 
 
-os.register_at_fork(after_in_child=_close_after_fork)
+call_in_forked_children(_close_in_child, _CONNECTIONS)
+os.register_at_fork(after_in_child=_LEASING_CONNECTIONS.clear)
 
 
 def _explain_lost_connection(uri: StreamURI, error: ConnectionLostError) -> ConnectionLostError:

@@ -38,6 +38,7 @@ from bowstring.errors import (
 )
 from bowstring.file_formats import open_batches
 from bowstring.io.fsspec_store import is_path
+from bowstring.io.store_path import check_regular_file
 from bowstring.ipc.api import open_any
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.remote_file import RemoteFileReader
@@ -55,7 +56,6 @@ from bowstring.sharing.client.part_requests import (
 from bowstring.sharing.client.read_ahead import ReadAhead
 from bowstring.sharing.dataset_locations import merge_location_errors
 from bowstring.sharing.recording.recorder import Recorder
-from bowstring.sharing.signed_tickets import hide_signatures
 from bowstring.sharing.uris import servers_by_role, without_ticket
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.registry import find_transport
@@ -320,7 +320,7 @@ class DatasetReader(Closable):
 
     def _describe_request(self, request: JointRequest) -> str:
         """The indices of the parts, if there are several, and the first URI."""
-        uri = hide_signatures(request.uris[0])
+        uri = request.uris[0]
         first, last = request.parts[0].index, request.parts[-1].index
         if len(self._parts) == 1:
             return uri
@@ -452,6 +452,8 @@ class _OpenFile(Closable):
     """A file of any format, as a stream of batches; iterate once."""
 
     def __init__(self, request: FileRequest, column_indices: tuple[int, ...] | None, num_rows: int | None) -> None:
+        if is_path(request.url):
+            check_regular_file(request.url)
         try:
             self._reader = open_batches(request.url, column_indices)
         except MissingFileError:

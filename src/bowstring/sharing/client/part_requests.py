@@ -11,6 +11,7 @@ from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError
 from bowstring.io.local_path import is_file_uri, parse_file_uri
 from bowstring.io.store_path import StorePath
+from bowstring.redaction import redact
 from bowstring.sharing.uris import (
     Ticket,
     display_uri,
@@ -38,7 +39,7 @@ class FileRequest:
         return cls(parse_file_uri(uri) if is_file_uri(uri) else uri)
 
     def __str__(self) -> str:
-        return str(self.url)
+        return redact(str(self.url))
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from functools import partial
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.errors import ClosedError
+from bowstring.memory.forks import process_token
 from bowstring.memory.thread_pool import start_thread
 
 # `interrupt` ends a call that waits for a server at once. One that waits for a store can't be ended: the loop leaves
@@ -26,7 +26,7 @@ class ReadAhead:
         self.batch_bytes: int | None = None
         """The bytes that the last batch keeps alive, if they are more than the batch's own."""
         self._max_bytes = max_bytes
-        self._process = os.getpid()
+        self._process = process_token()
         # Guards the fields below.
         self._changed = threading.Condition()
         self._waiting: deque[tuple[RecordBatch, int]] = deque()
@@ -51,7 +51,7 @@ class ReadAhead:
                 yield batch
         finally:
             self.stop()
-            if os.getpid() == self._process:
+            if self._process is process_token():
                 thread.join(_JOIN_TIMEOUT_S)
 
     def wait_until_needed(self) -> None:
@@ -66,7 +66,7 @@ class ReadAhead:
 
     def stop(self) -> None:
         """Drop the batches, and let the thread end. Thread-safe; idempotent."""
-        if os.getpid() != self._process:
+        if self._process is not process_token():
             return  # a thread that was not forked may hold the lock
         with self._changed:
             self._is_stopped = True
@@ -104,7 +104,7 @@ class ReadAhead:
 
     def _take(self) -> RecordBatch | None:
         """Return the next batch; None after the last. Raises the error of the source."""
-        if os.getpid() != self._process:
+        if self._process is not process_token():
             raise ClosedError("the batches are received ahead in the parent process: iterate again in the child")
         with self._changed:
             self._is_needed = True

@@ -48,6 +48,7 @@ from bowstring.ipc.writers import StreamWriter
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.forks import process_token
 from bowstring.transports.observer import ConnectionObserver, EventDirection, ObservedEvent, ObservedEventKind
 
 VERSION_KEY, VERSION = b"bowstring.recording", b"1"
@@ -95,7 +96,7 @@ class Recorder(Closable):
         self._is_writing = self._has_failed = False
         self._pending: deque[ObservedEvent] = deque()
         self._connection_indices = count()
-        self._process_id = os.getpid()
+        self._process = process_token()
         self._started_ns = monotonic_ns()
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -144,7 +145,7 @@ class Recorder(Closable):
     @property
     def _is_forked_child(self) -> bool:
         """Whether this is a child of the process that records: it must not write, or wait for locks of its threads."""
-        return self._process_id != os.getpid()
+        return self._process is not process_token()
 
     def close_unless_shared(self) -> None:
         """Close the file, unless the recorder is shared: the server or data set that records is closed."""

@@ -18,6 +18,7 @@ from bowstring.dissociated.messages import OutgoingMessage, PackedBody
 from bowstring.dissociated.server import ConnectionRole, EncodedStream, ServerConnection
 from bowstring.dissociated.states import StreamState
 from bowstring.errors import (
+    AccessDeniedError,
     BowstringError,
     ConnectionLostError,
     DeadlineError,
@@ -29,7 +30,7 @@ from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.stats import ServerCounters
-from bowstring.sharing.stored_parts import StoredMessage, StoredPart
+from bowstring.sharing.stored_parts import BodyReader, StoredMessage, StoredPart
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error_message
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -56,8 +57,6 @@ LIMITS = ProtocolLimits(max_ticket_bytes=1 << 16)
 _REFUSAL_S = 2.0
 _SHORT_BODY_BYTES = 1 << 13
 """Bodies of less are sent as bytes: a client leases, locates and frees addresses in 60 µs, and copies these in 17."""
-# sendfile needs a call of its own for each body: shorter ones are copied into the vector with the others.
-_FILE_BYTES = 1 << 16
 
 
 class ServedClients:
@@ -437,7 +436,7 @@ class ClientHandler(EventHandler):
         for index, part in enumerate(parts):
             is_new = part.region not in self._exports
             is_exported = bool(part.messages) and not is_packed and self._try_export(part.region)
-            if is_exported and is_new and part.region.is_descriptor_released:  # send the descriptor, opened for it
+            if is_exported and is_new and not part.region.is_sealed:  # send the descriptor, opened for it
                 yield None
             if not index:  # after the region, so that one system call sends both
                 yield connection.send(part.schema)
@@ -451,27 +450,27 @@ class ClientHandler(EventHandler):
         """Yield the batches of a data set. The exported region is an owner of their leases: see `reclaim`."""
         exported = self._exports[part.region] if is_exported else None
         short_bytes = min(_SHORT_BODY_BYTES, self._clients.options.inline_bytes)
+        reader = BodyReader(part.region)
         for message in part.messages:
             body = (
-                self._packed_body(part.region, message)
+                self._packed_body(reader, message)
                 if exported is None or message.body_bytes < short_bytes
                 else message.to_address_body(exported.address)
             )
             # The leases keep the owners: `part` keeps the region, `exported` its block of registered memory.
             yield self._connection.send(message.metadata, body, (part, exported))
 
-    def _packed_body(self, region: Region, message: StoredMessage) -> PackedBody:
+    def _packed_body(self, reader: BodyReader, message: StoredMessage) -> PackedBody:
         """The bytes of a body; the kernel sends a long one in a file if the channel can do that."""
-        size_bytes = message.body_bytes
+        region, size_bytes = reader.region, message.body_bytes
         if region.is_on_device:
             assert self._exporter is not None
             return PackedBody((self._exporter.read(region, message.body_offset, size_bytes),), size_bytes)
         # From a memfd, sendfile takes 1.5 times as long as sending the mapped bytes; from a file, 0.9 times. Pages of
         # an arena could be filled again before the client has received them.
-        is_file = region.has_descriptor and region.is_file
-        if size_bytes >= _FILE_BYTES and is_file and "file" in self.channel.traits.memory_kinds:
+        if reader.is_file and size_bytes >= self.channel.traits.min_file_bytes:
             return PackedBody((FileRange(region, message.body_offset, size_bytes),), size_bytes)
-        return message.to_packed_body(region)
+        return PackedBody((reader.read(message),), size_bytes)
 
     def _try_export(self, region: Region) -> bool:
         """Export a region unless it is exported; return False if there is no space for it: bytes are sent instead."""
@@ -480,7 +479,7 @@ class ClientHandler(EventHandler):
             opened = region.duplicate() if region.is_descriptor_released else region
             try:
                 self._exports[region] = exported = self._exporter.export(opened)
-            except ResourceError as error:
+            except (ResourceError, AccessDeniedError) as error:
                 LOG.debug("%s: sends bytes: %s", self.name, error)
                 return False
             if self._observer is not None:

@@ -73,8 +73,9 @@ class ServerOptions:
     """The server's certificate, for the addresses with `tcp+tls`."""
     names_by_certificate: Mapping[str, Collection[str]] | None = None
     """The names of the data sets that a client's certificate opens, by the certificate's subject as in the server's
-    log, such as `commonName=alice`; other certificates open none. Needs `TlsOptions.authorities`. Processes that the
-    kernel identifies, at unix sockets, may request all data sets.
+    log, such as `commonName=alice, organizationName=Acme\\, Inc.`, where special characters of values are escaped as in
+    RFC 4514; other certificates open none. Needs `TlsOptions.authorities`. Processes that the kernel identifies, at
+    unix sockets, may request all data sets.
     """
     record: RecorderOrPath | None = None
     """The path of a new file, in which all messages are recorded for `bowstring trace`, or a `Recorder`."""

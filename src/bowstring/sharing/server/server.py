@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from typing import NoReturn
 
+from bowstring.dissociated.messages import PackedBody
 from bowstring.dissociated.server import ConnectionRole, EncodedStream
 from bowstring.errors import (
     BowstringError,
@@ -25,8 +26,10 @@ from bowstring.errors import (
     NotFoundError,
     check_seconds,
 )
-from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
+from bowstring.memory.forks import process_token
 from bowstring.memory.region import Region
+from bowstring.redaction import redact
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.sharing.processes import redirect_to_devnull
@@ -36,8 +39,8 @@ from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.signals import catch_signals
 from bowstring.sharing.server.stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
-from bowstring.sharing.signed_tickets import TicketSigner, hide_signatures
-from bowstring.sharing.stored_parts import StoredPart, index_part
+from bowstring.sharing.signed_tickets import TicketSigner
+from bowstring.sharing.stored_parts import BodyReader, StoredPart, index_part
 from bowstring.sharing.uris import create_server_uri, format_dataset_uri
 from bowstring.transports.base import (
     Channel,
@@ -97,7 +100,7 @@ class Server(Closable):
         self._encoded_streams: dict[tuple[StoredPart, ...], EncodedStream] = {}
         self._region_bytes = 0
         self._started_at = time.monotonic()
-        self._process_id = os.getpid()
+        self._process = process_token()
         self._is_closed = False
         with ExitStack() as on_error:
             self._acceptors = [
@@ -319,7 +322,7 @@ class Server(Closable):
             LOG.info("%s: closing (%d connections)", self._description, self.num_clients)
         self._is_closed = True
         # The thread, the sockets and the locks belong to the parent.
-        if self._process_id != os.getpid():
+        if self._process is not process_token():
             return
         self._loop.close()
         with self._lock:
@@ -366,8 +369,8 @@ class Server(Closable):
         """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
         if not self.is_sent_inline(parts) or not all(part.region.is_sealed for part in parts):
             return
-        batches = ((message, part.region) for part in parts for message in part.messages)
-        bodies = ((message.metadata, message.to_packed_body(region)) for message, region in batches)
+        batches = ((message, BodyReader(part.region).read(message)) for part in parts for message in part.messages)
+        bodies = ((message.metadata, PackedBody.from_parts(body)) for message, body in batches)
         stream = EncodedStream.encode(parts[0].schema, bodies)
         if stream.length_bytes <= _MAX_ENCODED_BYTES:
             self._encoded_streams[parts] = stream
@@ -399,7 +402,7 @@ class Server(Closable):
             parts = self._datasets.get(name)
             if parts is None:
                 reason = self._removal_reasons.get(name)
-                raise NotFoundError(reason or f"the server has no data set {hide_signatures(name)[:200]!r}")
+                raise NotFoundError(reason or f"the server has no data set {redact(name)[:200]!r}")
         for part in parts:
             part.region.check_backing_file()
         return parts
@@ -518,13 +521,12 @@ _MAX_REMOVAL_REASONS = 100_000
 _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
-def _close_after_fork() -> None:
-    """Close the servers in a forked child, which has no thread that could answer, without effect on the parent."""
-    for server in list(_SERVERS):
-        redirect_to_devnull(server._loop.descriptors)
-        server._is_closed = True
-        server._lock = threading.Lock()
-        server._clients.lock = threading.Lock()
+def _close_in_child(server: Server) -> None:
+    """Close a server in a forked child, which has no thread that could answer, without effect on the parent."""
+    server._is_closed = True
+    server._lock = threading.Lock()
+    server._clients.lock = threading.Lock()
+    redirect_to_devnull(server._loop.descriptors)
 
 
-os.register_at_fork(after_in_child=_close_after_fork)
+call_in_forked_children(_close_in_child, _SERVERS)

@@ -20,8 +20,8 @@ from typing import Any
 
 from bowstring.datasets.manifest import STAGING_FOLDER, is_data_file_name, iter_data_files, read_manifest
 from bowstring.errors import BowstringError, translate_os_error
-from bowstring.io.local_path import MKDIR_ATTEMPTS, as_folder
-from bowstring.io.store_path import FolderPath, find_relative_name
+from bowstring.io.local_path import MKDIR_ATTEMPTS, as_folder, read_clock
+from bowstring.io.store_path import FolderPath, check_regular_file, find_relative_name
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor
 
 # Longer than any task writes without creating or changing a file, as far as can be known from another machine.
@@ -102,6 +102,11 @@ def list_data_files(folder: FolderPath, job: str) -> list[FolderPath]:
     return [path for path in iter_data_files(folder) if is_data_file_name(path.name, job)]
 
 
+def list_files(folder: FolderPath, job: str) -> list[FolderPath]:
+    """The files of the staging folder of `job`; none if it is removed meanwhile."""
+    return _list_folder(folder / STAGING_FOLDER / job)
+
+
 def list_staged_files(folder: FolderPath, job: str) -> list[FolderPath]:
     """The files that tasks of `job` have written, and that its commit has not moved."""
     staged = as_folder(folder).iter_staged(f"{STAGING_FOLDER}/{job}")
@@ -155,6 +160,7 @@ def _list_folder(folder: FolderPath) -> list[FolderPath]:
 def _read_owner_record(staging: FolderPath) -> dict[str, Any]:
     """The record of a staging folder's owner; empty if it can't be read."""
     try:
+        check_regular_file(staging / OWNER_FILE_NAME)
         record = json.loads((staging / OWNER_FILE_NAME).read_text())
     except (OSError, ValueError, RecursionError):
         return {}
@@ -169,7 +175,8 @@ def _is_orphaned(staging: FolderPath) -> bool:
     with contextlib.suppress(OSError):  # if another process removes them meanwhile
         written = list_staged_files(staging.parent.parent, staging.name)
         modified_times_s = [path.stat().st_mtime for path in (staging, *staging.iterdir(), *written)]
-        return max(modified_times_s, default=0.0) < time.time() - ORPHAN_AGE_S
+        newest_s = max(modified_times_s, default=0.0) + ORPHAN_AGE_S
+        return newest_s < time.time() and newest_s < read_clock(staging.parent)
     return False
 
 

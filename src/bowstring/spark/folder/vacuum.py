@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from bowstring.datasets.manifest import (
-    STAGING_FOLDER,
     is_data_file_name,
     iter_data_files,
     read_listed_names,
@@ -48,10 +47,7 @@ def vacuum(
         raise MissingFileError(f"{folder}: there is no such folder", filename=str(folder))
     try:
         orphaned = staging.list_orphaned_jobs(folder)
-        staged: list[FolderPath] = []
-        for job in orphaned:
-            staged += (folder / STAGING_FOLDER / job).iterdir()
-        staged.sort(key=str)
+        staged = sorted((path for job in orphaned for path in staging.list_files(folder, job)), key=str)
         unlisted = _find_unlisted_files(folder, time.time() - older_than_s, orphaned)
         if dry_run:
             return [*staged, *unlisted]

@@ -28,6 +28,7 @@ from bowstring.memory.closable import call_on_error
 from bowstring.memory.descriptors import new_memfd
 from bowstring.memory.unnamed_file import temporary_folder
 from bowstring.spark.versions import SPARK_VERSION
+from bowstring.transports.sockets.unix_users import is_trusted_user
 
 JAVA_VERSIONS = range(17, sys.maxsize) if SPARK_VERSION >= (4, 0) else range(8, 18)
 # A child executes its own program within milliseconds.
@@ -251,7 +252,7 @@ def _write_script(path: Path, script: str) -> None:
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in list(path.parents)[:4]:  # bin, java-…, bowstring, and the folder that contains it
         status = folder.stat()
-        if status.st_uid != os.getuid() or status.st_mode & 0o002:
+        if not is_trusted_user(status.st_uid) or status.st_mode & 0o002:
             raise PermissionError(f"{folder} can be written by others")
     with contextlib.suppress(OSError):
         if path.read_text() == script and os.access(path, os.X_OK):

@@ -25,7 +25,8 @@ from bowstring.datasets.manifest import (
     try_create_manifest,
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, NotFoundError, translate_os_error
-from bowstring.io.store_path import FolderPath, find_relative_name
+from bowstring.io.local_path import read_clock
+from bowstring.io.store_path import FolderPath, check_regular_file, find_relative_name
 from bowstring.ipc.message import END_OF_STREAM
 from bowstring.spark.arrow_files import describe_file
 from bowstring.spark.options import ReadOptions, check_options, parse_path, parse_storage_options
@@ -173,23 +174,25 @@ def _find_complete_files(folder: FolderPath, options: ReadOptions, known: frozen
         if name in known:
             continue
         path = folder / name
+        old_at_s = modified_ns / 1e9 + INCOMPLETE_FILE_AGE_S
         # Computed once: between two readings of the clock, a malformed file could become old, and count as complete.
-        is_old = time.time_ns() - modified_ns > INCOMPLETE_FILE_AGE_S * 1e9
+        is_old = time.time() > old_at_s
+        problem: InvalidDataError | None = None
         try:
             size_bytes = path.stat().st_size
             lengths_bytes = describe_file(path).batch_lengths_bytes
             is_complete = lengths_bytes is not None or _has_end_of_stream(path)
         except (FileNotFoundError, NotFoundError):  # removed since it was listed
             continue
-        except InvalidDataError:
-            if not is_old:
-                continue
-            if not options.tolerates_malformed:
-                raise
-            is_complete, lengths_bytes = True, None
-        # A stream may also end without a marker; then its age shows that it is complete.
-        if is_complete or is_old:
-            yield ManifestEntry(name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
+        except InvalidDataError as error:
+            is_complete, lengths_bytes, problem = False, None, error
+        # A stream may also end without a marker; then its age shows that it is complete, by both clocks: rows that are
+        # written later would be lost.
+        if not is_complete and not (is_old and read_clock(folder) > old_at_s):
+            continue
+        if problem is not None and not options.tolerates_malformed:
+            raise problem
+        yield ManifestEntry(name, size_bytes, None, None if lengths_bytes is None else len(lengths_bytes))
 
 
 def _list_files(folder: FolderPath, options: ReadOptions) -> Iterator[tuple[int, str]]:
@@ -199,6 +202,7 @@ def _list_files(folder: FolderPath, options: ReadOptions) -> Iterator[tuple[int,
 
 
 def _has_end_of_stream(path: FolderPath) -> bool:
+    check_regular_file(path)
     with path.open("rb") as file:
         file.seek(max(path.stat().st_size - len(END_OF_STREAM), 0))
         return file.read() == END_OF_STREAM

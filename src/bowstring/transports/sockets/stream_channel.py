@@ -45,7 +45,8 @@ from bowstring.transports.sockets.frames import (
     OutgoingFrame,
 )
 
-MEMORY_KINDS = frozenset({"host", "file"})
+# sendfile needs a call of its own for each body: shorter ones are read and sent with others.
+_MIN_FILE_BYTES = 1 << 14
 # A fast peer must not keep the other clients of a loop from their turn: at most some milliseconds each.
 _CALLS_PER_PROGRESS, _SENT_BYTES_PER_PROGRESS = 16, 1 << 22
 # The errors of a socket that its peer, or another thread, has ended.
@@ -60,7 +61,7 @@ class StreamChannel(Channel):
     def __init__(self, connection: socket.socket, name: str, options: TransportOptions) -> None:
         tokens = itertools.count(1)
         self.options = options
-        self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS)
+        self.traits = ChannelTraits(min_file_bytes=_MIN_FILE_BYTES)
         self.bytes_received = 0
         self.bytes_sent = 0
         self.is_closed = False
@@ -224,7 +225,7 @@ class StreamChannel(Channel):
                 self._queue.clear()
                 # Receiving goes on: a peer may have sent why it disconnects before it did.
                 self._lost_directions |= SEND
-                if isinstance(error, BowstringError):  # a file became shorter: the peer must not wait for its bytes
+                if not isinstance(error, ConnectionError):  # the peer must not wait for the rest, as of a shorter file
                     self._shut_down(socket.SHUT_RDWR)
                 lost = error if isinstance(error, BowstringError) else self._translate_socket_error(error)
                 events.append(DirectionEnded(strip_traceback(lost), SEND))

@@ -34,7 +34,8 @@ class StreamListener(Listener):
 
     def accept(self, limit: int = 16) -> list[Channel]:
         channels: list[Channel] = []
-        while len(channels) < limit:
+        # Attempts are limited, too: refusing those who connect again and again would keep the caller from all others.
+        for _ in range(limit):
             try:
                 connection = self._accept_socket()
                 if connection is None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import re
 import socket
 import struct
 import sys
 import termios
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
@@ -45,8 +47,11 @@ _LAST_ACK_RECEIVED = struct.Struct("=56xI")
 """The field `tcpi_last_ack_recv` of Linux's `struct tcp_info`, in milliseconds."""
 _HAS_ACKNOWLEDGEMENT_TIMES = sys.platform == "linux"
 _TLS_RECORD_BYTES = 1 << 14  # the most that one record holds (RFC 8446, 5.1)
+_SPECIAL = re.compile(r'^[ #]| $|[,+"\\<>;\x00-\x1f\x7f-\x9f\u2028\u2029]')
 # OpenSSL encrypts all of it before it returns: some tenths of a millisecond, after which others get their turn.
 _TLS_CALL_BYTES = 1 << 18
+# Bytes of a file need records, and calls, of their own.
+_TLS_MIN_FILE_BYTES = 1 << 16
 # Plain integers: the enum flags of the socket module are slow in a loop.
 _NO_SIGNAL = int(getattr(socket, "MSG_NOSIGNAL", 0))
 _MORE = int(getattr(socket, "MSG_MORE", 0))
@@ -156,6 +161,7 @@ class TlsChannel(TcpChannel):
         server_name: str | None,
     ) -> None:
         super().__init__(connection, address, options, "tcp+tls")
+        self.traits = replace(self.traits, min_file_bytes=_TLS_MIN_FILE_BYTES)
         self._context = context
         self._server_name = server_name
         """The name in the server's certificate; None at the server."""
@@ -234,8 +240,7 @@ class TlsChannel(TcpChannel):
         certificate = self._tls_socket.getpeercert()
         if certificate:
             subject: Any = certificate["subject"]
-            name = ", ".join(f"{key}={text}" for names in subject for key, text in names)
-            self.traits = replace(self.traits, peer=PeerIdentity(name=name))
+            self.traits = replace(self.traits, peer=PeerIdentity(name=_format_subject(subject)))
         return True
 
     def _read(self, size_bytes: int) -> bytes:
@@ -268,9 +273,7 @@ class TlsChannel(TcpChannel):
         return self._send_encrypted(memoryview(record))
 
     def _write_file(self, file: FileRange) -> int:
-        # The bytes are read from the mapping: a file that is shorter by now would be a SIGBUS.
-        file.region.check_backing_file()
-        return self._send_encrypted(file.region.view(file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)))
+        return self._send_encrypted(FileRange(file.region, file.offset_bytes, min(file.nbytes, _TLS_CALL_BYTES)).read())
 
     def _send_encrypted(self, view: memoryview) -> int:
         """Send bytes. After `BlockingIOError`, the next call has to begin with the same bytes."""
@@ -309,6 +312,19 @@ class TlsChannel(TcpChannel):
             reason = alert.lower().replace("_", " ")
             return ConnectionLostError(f"{self._name}: the peer ended the connection: {reason}", error)
         return ProtocolError(f"{self._name}: {reason}")
+
+
+def _format_subject(subject: Iterable[Iterable[tuple[str, str]]]) -> str:
+    """Return a certificate's subject as text, such as `commonName=alice, organizationName=Staff`, with "+" within names
+    of several values. Characters of the values are escaped as in RFC 4514, so that different subjects have different
+    texts, in one line.
+    """
+    return ", ".join("+".join(f"{key}={_SPECIAL.sub(_escape, text)}" for key, text in names) for names in subject)
+
+
+def _escape(match: re.Match[str]) -> str:
+    character = match[0]
+    return f"\\{character}" if character.isprintable() else "".join(f"\\{byte:02X}" for byte in character.encode())
 
 
 def _describe_error(error: OSError) -> str:

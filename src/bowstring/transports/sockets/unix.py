@@ -17,6 +17,7 @@ import secrets
 import socket
 import stat
 import struct
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -24,7 +25,6 @@ from bowstring.errors import (
     ConnectionLostError,
     InvalidArgumentError,
     ProtocolError,
-    ResourceError,
     translate_os_error,
 )
 from bowstring.memory.closable import call_on_error
@@ -34,7 +34,6 @@ from bowstring.transports.base import (
     BOTH_DIRECTIONS,
     DEFAULT_OPTIONS,
     Channel,
-    ChannelTraits,
     ExportedRegion,
     MemoryExporter,
     PeerIdentity,
@@ -44,14 +43,14 @@ from bowstring.transports.base import (
 )
 from bowstring.transports.regions import MAX_REGIONS, RemoteRegionTable, encode_region_address
 from bowstring.transports.sockets.frames import REGION_BODY, FrameKind
-from bowstring.transports.sockets.stream_channel import MEMORY_KINDS, StreamChannel
+from bowstring.transports.sockets.stream_channel import StreamChannel
 from bowstring.transports.sockets.stream_listener import StreamListener
 from bowstring.transports.sockets.tcp_address import is_host_and_port
+from bowstring.transports.sockets.unix_users import is_trusted_user, peer_credentials
 
 MAX_ADDRESS_BYTES = 107  # `sun_path` has 108, one of them for the null at the beginning or end
 # poll does not report when a listener's queue has room again, which takes a server one turn.
 CONNECT_RETRY_S = 0.01
-_CREDENTIALS = struct.Struct("iII")
 # A body is sent in few calls, while the reader runs; the kernel caps it at net.core.wmem_max without an error.
 _SOCKET_BUFFER_BYTES = 4 << 20
 _DESCRIPTOR_BYTES = 4  # a C int
@@ -117,12 +116,17 @@ def try_connect(address: str, connection: socket.socket | None = None) -> tuple[
     return connection, True
 
 
-def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
-    """The peer's process, user and group IDs. Raises `ResourceError` if the platform does not support this."""
-    if not hasattr(socket, "SO_PEERCRED"):
-        raise ResourceError("unix socket: this platform does not report the credentials of peers (SO_PEERCRED)")
-    pid, uid, gid = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))
-    return pid, uid, gid
+def _identify_peer(connection: socket.socket, options: TransportOptions) -> PeerIdentity:
+    """Return the peer of a connected socket, before a byte is received. Raises `ConnectionLostError` if it is another
+    user, unless `options` permit that.
+    """
+    # The credentials are those at the time of `connect` or `listen`, so a peer can't change them.
+    process_id, user_id, _ = peer_credentials(connection)
+    if not options.allow_other_users and not is_trusted_user(user_id):
+        # As in `is_trusted_user`.
+        problem = ", which is any user that the user namespace does not map" if user_id == os.getuid() else ""
+        raise ConnectionLostError(f"unix socket: refused a peer of user {user_id}; we are {os.getuid()}{problem}")
+    return PeerIdentity(user_id, process_id)
 
 
 class UnixChannel(StreamChannel):
@@ -140,9 +144,10 @@ class UnixChannel(StreamChannel):
     @classmethod
     def from_socket(cls, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """Wrap a connected socket. If its peer is another user, close it and raise `ConnectionLostError`."""
+        with call_on_error(connection.close):
+            peer = _identify_peer(connection, options)
         channel = cls(connection, options)
-        with call_on_error(channel.close):
-            channel._check_peer()
+        channel._use_peer(peer)
         return channel
 
     @classmethod
@@ -154,7 +159,7 @@ class UnixChannel(StreamChannel):
         channel._submit_hello()
         with call_on_error(channel.close):
             if is_connected:
-                channel._check_peer()
+                channel._use_peer(_identify_peer(connection, options))
             else:
                 channel._pending_address, channel.is_connected = address, False
         return channel
@@ -182,14 +187,8 @@ class UnixChannel(StreamChannel):
         super().close()
         self.memory.close()
 
-    def _check_peer(self) -> None:
-        """Check the peer of the connected socket."""
-        process_id, user_id, _ = peer_credentials(self._socket)
-        # Checked before the first byte is received. The credentials are those at the time of `connect` or `listen`, so
-        # a peer can't change them.
-        if user_id not in (os.getuid(), 0) and not self.options.allow_other_users:
-            raise ConnectionLostError(f"unix socket: refused a peer of user {user_id}; we are {os.getuid()}")
-        self.traits = ChannelTraits(memory_kinds=MEMORY_KINDS, peer=PeerIdentity(user_id, process_id))
+    def _use_peer(self, peer: PeerIdentity) -> None:
+        self.traits = replace(self.traits, peer=peer)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
 
     def _continue_connecting(self) -> bool:
@@ -198,7 +197,7 @@ class UnixChannel(StreamChannel):
         connection, is_connected = try_connect(self._pending_address, self._socket)
         if is_connected:
             self._socket, self._pending_address = connection, None
-            self._check_peer()
+            self._use_peer(_identify_peer(connection, self.options))
         return is_connected
 
     def _read(self, size_bytes: int) -> bytes:
@@ -238,7 +237,8 @@ class RegionExporter(MemoryExporter):
     def export(self, region: Region) -> ExportedRegion:
         self.check_capacity(1)
         index = self._channel.num_regions_sent
-        self._channel.submit_region(index, region)
+        # Of its own description: else one peer could unlock an arena's memory for all.
+        self._channel.submit_region(index, region if region.is_sealed else region.reopen())
         self._channel.num_regions_sent += 1
         return ExportedRegion(encode_region_address(index, 0), index)
 
