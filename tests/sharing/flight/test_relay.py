@@ -287,7 +287,7 @@ def test_an_idle_connection_is_kept() -> None:
 
 
 def test_a_forked_child_keeps_no_connection_of_a_server_that_is_killed() -> None:
-    limits = {"timeout_s": 30.0, "stall_s": 600.0, "max_descriptors": MAX_DESCRIPTORS}
+    limits: dict[str, Any] = {"timeout_s": 30.0, "stall_s": 600.0, "max_descriptors": MAX_DESCRIPTORS}
     with PythonProcess(SERVE + FORK, tls=None, **limits) as process:
         server = Server(process)
         with socket.create_connection(server.address, timeout=10) as client:
