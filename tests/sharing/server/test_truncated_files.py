@@ -59,7 +59,7 @@ def write_file(path: Path, batch_rows: int) -> Path:
     batch = bs.record_batch({"a": np.arange(batch_rows)})
     num_batches = FILE_BYTES // (8 * batch_rows)
     with bs.new_file(path, batch.schema) as writer:
-        for _ in range(min(num_batches, 15_000)):
+        for _ in range(min(num_batches, 10_000)):
             writer.write_batch(batch)
     return path
 
