@@ -25,8 +25,9 @@ from bowstring.redaction import redact, translated_errors
 from bowstring.sharing import DatasetLocations, ServerOptions
 from bowstring.sharing.signed_tickets import TicketSigner
 
-pytest.importorskip("fsspec")
+fsspec = pytest.importorskip("fsspec")
 pytest.importorskip("aiohttp")
+pytest.importorskip("s3fs")
 pytest.importorskip("click")
 
 PASSWORD, TOKEN, OPTION = "hunter2hunter2", "5f1cbe0ddbe2a0a0", "0pti0nValue77"
@@ -275,7 +276,7 @@ def find_secret(texts: list[str]) -> str | None:
 
 
 @pytest.fixture(autouse=True)
-def _isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def _isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The working folder has a file; requests of S3 fail at once, without looking for credentials."""
     monkeypatch.chdir(tmp_path)
     bs.write_table(bs.table(TABLE), "good.arrow")
@@ -283,6 +284,10 @@ def _isolated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "test")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    yield
+    for scheme in ("s3", "memory"):
+        fsspec.get_filesystem_class(scheme).clear_instance_cache()  # other tests have another endpoint
+    fsspec.filesystem("memory").store.clear()
 
 
 @pytest.mark.parametrize("name", CALLS)

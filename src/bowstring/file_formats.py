@@ -334,7 +334,7 @@ class TableSource(AbstractContextManager["TableSource"]):
         with suppress(MissingFileError):  # `open_table` raises it, after errors in the use of options
             if find_store_location(source) is None:  # the first bytes of a URL would take another request
                 self.source = open_at_position(source)
-        self.name = name or get_location(source) or str(self.source.name)
+        self.name = name or get_location(source) or str(getattr(self.source, "name", ""))
         detected = FORMATS_BY_EXTENSION.get(get_uncompressed_extension(self.name), "arrow")
         detected = "arrow" if detected in ARROW_FORMATS else detected
         is_open = isinstance(self.source, MemorySource | StreamSource)

@@ -38,13 +38,15 @@ except bs.errors.ConnectionLostError as error:
 READ_AND_SEND = f"{READ}\nsend(found)"
 # The user ID of both users is 0 in their containers. After the imports, for which another user may have no permission.
 READ_AS_OTHER_USER = f"""
-import ctypes, os, socket, struct
+import ctypes, os, socket, struct, time
 os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a process with threads can't enter a user namespace
 import bowstring as bs
 with bs.serve({{"t": bs.table({{"a": [1]}})}}) as server:
     with bs.connect(server.uri("t")) as dataset:
         dataset.read_all()["a"].to_pylist()
 bs.published()
+end = time.monotonic() + 30
+while len(os.listdir("/proc/self/task")) > 1 and time.monotonic() < end: time.sleep(0.01)
 os.setgroups([])
 os.setuid(65533)
 ctypes.CDLL(None).prctl(4, 1, 0, 0, 0)  # PR_SET_DUMPABLE, so that its user may write its uid_map

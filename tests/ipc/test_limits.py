@@ -360,7 +360,7 @@ DATA_BY_LIMIT: dict[str, tuple[Callable[[], bytes], int, int]] = {
     "max_body_bytes": (lambda: wide_stream(10), 300, 3000),
     "max_decompressed_bytes": (lambda: stream_of_zeros(100_000), 99_999, 100_000),
     "max_decompression_ratio": (lambda: stream_of_zeros((256 << 20) + 1), 1000, 1 << 20),
-    "max_nesting": (lambda: nested_lists(80), 64, 100),
+    "max_nesting": (lambda: nested_lists(40), 32, 64),
     "max_tables": (lambda: wide_stream(10), 15, 100),
 }
 

@@ -63,6 +63,17 @@ send((os.read(reader, 10_000), bs.connect((flight or live).uri("t")).read_all().
     assert run_python(code, with_flight=with_flight) == (b"[]", 1, 1)
 
 
+def test_a_child_of_multiprocessing_ends_and_the_flight_server_of_its_parent_goes_on() -> None:
+    code = f"""{START}
+import multiprocessing
+child = multiprocessing.get_context("fork").Process(target=list_sockets)
+child.start()
+child.join(30)
+send((child.exitcode, bs.connect(flight.uri("t")).read_all().num_rows))
+"""
+    assert run_python(code, with_flight=True) == (0, 1)
+
+
 def test_a_child_keeps_no_socket_if_no_descriptor_is_left() -> None:
     code = f"""{START}
 reader, writer = os.pipe()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 import bowstring as bs
 from tests.control_group import limit_memory
-from tests.sharing.python_process import run_python
+from tests.sharing.python_process import PythonProcess, run_python
 
 BATCH = bs.record_batch({"a": np.arange(500_000)})
 JOIN = """
@@ -52,3 +53,12 @@ def test_a_client_whose_copies_exceed_its_memory_gets_an_error(scheme: str, path
 def test_regions_of_an_arena_that_exceed_the_memory_are_an_error() -> None:
     with limit_memory(200 << 20) as group:
         assert "bytes requested" in run_python(FILL_AN_ARENA, group=str(group))
+
+
+def test_other_results_that_exceed_the_memory_end_the_process(path: Path) -> None:
+    code = f"""{JOIN}
+table = bs.read_table(path)
+attempt(lambda: table.take(np.arange(table.num_rows)[::-1]))
+"""
+    with limit_memory(200 << 20) as group, PythonProcess(code, group=str(group), path=str(path)) as process:
+        assert process.process.wait(60) == -signal.SIGKILL

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import struct
 import time
@@ -37,6 +38,13 @@ options = ServerOptions(ticket_key=b"k" * 32, timeout_s=timeout_s, stall_s=stall
 server = bs.serve({"t": bs.table({"a": [1, 2, 3]})}, options=options, addresses={"unix": None, "tcp": None})
 served = FlightServer(server, address="localhost:0", tls=tls)
 send((served.location, [served.uri("t"), *server.locations("t").uris]))
+receive()
+"""
+FORK = """
+import os, time
+child = os.fork()
+if not child: time.sleep(60)
+send(child)
 receive()
 """
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -276,6 +284,25 @@ def test_an_idle_connection_is_kept() -> None:
         num_open = num_descriptors(server.pid)
         assert client.get_flight_info(descriptor).total_records == 3
         assert num_descriptors(server.pid) == num_open
+
+
+def test_a_forked_child_keeps_no_connection_of_a_server_that_is_killed() -> None:
+    limits: dict[str, Any] = {"timeout_s": 30.0, "stall_s": 600.0, "max_descriptors": MAX_DESCRIPTORS}
+    with PythonProcess(SERVE + FORK, tls=None, **limits) as process:
+        server = Server(process)
+        with socket.create_connection(server.address, timeout=10) as client:
+            client.sendall(PREFACE + frame(SETTINGS, 0, 0))
+            assert client.recv(9)
+            process.send(None)
+            child = process.receive()
+            process.kill()
+            try:
+                while client.recv(1 << 16):  # without a timeout, and not until the child ends
+                    pass
+            except ConnectionResetError:
+                pass
+            finally:
+                os.kill(child, signal.SIGKILL)
 
 
 def test_no_other_process_finds_the_socket_of_grpc(server: Server) -> None:

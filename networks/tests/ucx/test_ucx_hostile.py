@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
@@ -17,7 +18,7 @@ from bowstring.transports.sockets.tcp_address import parse_address
 from networks.tests.ucx.ucp_processes import require_libucp
 from tests.polling import wait_until
 from tests.sharing.faults.processes import num_descriptors
-from tests.sharing.python_process import PythonProcess
+from tests.sharing.python_process import PythonProcess, run_python
 
 require_libucp()
 
@@ -29,6 +30,17 @@ resource.setrlimit(resource.RLIMIT_NOFILE, (max_descriptors, max_descriptors))
 server = bs.serve({"t": bs.table({"a": [1, 2, 3]})}, addresses={"unix": None, "ucx": None})
 send(dict(zip(("unix", "ucx"), sorted(server.locations("t").uris, key=lambda uri: uri.startswith("ucx")))))
 receive()
+"""
+LISTEN = """
+import glob, os
+import bowstring as bs
+from bowstring_networks.ucx.transport import UCX, UcxOptions
+UCX.configure(UcxOptions(options=options))
+with bs.serve({"t": bs.table({"a": [1]})}, scheme="ucx") as server, bs.connect(server.uri("t")) as dataset:
+    assert dataset.read_all().num_rows == 1
+    links = {os.readlink(path) for path in glob.glob("/proc/self/fd/*") if os.path.islink(path)}
+    lines = [line.split() for line in open("/proc/self/net/tcp")]
+    send({fields[1].partition(":")[0] for fields in lines if fields[3] == "0A" and f"socket:[{fields[9]}]" in links})
 """
 
 
@@ -83,6 +95,12 @@ def test_silent_connections_are_closed_by_their_number(server: tuple[int, dict[s
         assert wait_until(lambda: is_served(uris))
         assert wait_until(lambda: num_descriptors(pid) < before + MAX_DESCRIPTORS // 4)
         assert dataset.read_all().num_rows == 3, "of a connection that was open"
+
+
+def test_libucp_listens_at_other_addresses_unless_an_option_forbids_that() -> None:
+    loopback = f"{int.from_bytes(socket.inet_aton('127.0.0.1'), sys.byteorder):08X}"
+    assert run_python(LISTEN, options={"NET_DEVICES": "lo"}) == {loopback}
+    assert loopback in run_python(LISTEN, options={})
 
 
 def find_address(uris: dict[str, str]) -> Any:

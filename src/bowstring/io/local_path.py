@@ -61,6 +61,13 @@ class LocalPath(PosixPath):
         """The path itself, as text."""
         return str(self)
 
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Return the status; `is_dir` and `exists` use it. Errors are also Bowstring's, as those of `StorePath`."""
+        try:
+            return super().stat(follow_symlinks=follow_symlinks)
+        except OSError as error:
+            raise translate_os_error(error, f"{self}: {error.strerror}") from None
+
     def glob_urls(self) -> list[str]:
         """The paths that match this one as a pattern."""
         return glob(str(self))

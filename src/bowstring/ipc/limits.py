@@ -8,7 +8,7 @@ from bowstring.display.objects import repr_options
 from bowstring.errors import InvalidArgumentError
 
 # Types are read, compared and printed by recursive functions, a few frames per level, under Python's limit of 1,000.
-_MAX_NESTING_LIMIT = 200
+_MAX_NESTING_LIMIT = 64
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -19,7 +19,7 @@ class ReadLimits:
     - `max_body_bytes`: the body of one message that is read into new memory
     - `max_decompressed_bytes`: the decompressed size of one body
     - `max_decompression_ratio`: the ratio of the decompressed size to the size of a body, beyond 256 MiB
-    - `max_nesting`: the nesting depth of types (at most 200)
+    - `max_nesting`: the nesting depth of types (at most 64, as in Arrow C++)
     - `max_tables`: the number of flatbuffer tables in one message
 
     >>> import io

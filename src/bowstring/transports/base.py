@@ -340,7 +340,7 @@ class Listener(Closable, ABC):
 
     @abstractmethod
     def accept(self, limit: int = 16) -> list[Channel]:
-        """Return new connections, without waiting. At most `limit` peers are accepted or, if unacceptable, refused.
+        """Return new connections, at most `limit`, without waiting. Unacceptable peers are refused, some in each call.
 
         Raises `ClosedError`, and `ResourceError` if memory or descriptors are short.
         """

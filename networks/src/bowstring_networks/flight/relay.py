@@ -15,11 +15,13 @@ import socket
 import ssl
 import struct
 import time
+import weakref
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
 from bowstring.memory.closable import Closable, call_on_error
+from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.transports.base import RECEIVE, SEND, Channel, Interest, TransportOptions, Wait
 from bowstring.transports.event_loop import EventHandler, EventLoop, ListenerHandler
 from bowstring.transports.sockets.tcp import TcpListener
@@ -67,6 +69,7 @@ class FlightRelay(Closable):
                 self._loop.add(_Acceptor(self._loop, listener, path, options))
                 self._loop.start()
         self.address = listener.address
+        _RELAYS.add(self)
 
     def close(self) -> None:
         """End all connections. Idempotent."""
@@ -135,6 +138,9 @@ class _Acceptor(ListenerHandler):
     def close(self) -> None:
         super().close()
         os.close(self._grpc_file)
+
+    def descriptors(self) -> list[int]:
+        return [*super().descriptors(), self._grpc_file]
 
     def close_connection(self, connection: _Connection) -> None:
         self._connections.discard(connection)
@@ -369,3 +375,15 @@ def _limit_requests(settings: bytes | memoryview) -> bytes:
     length, rest = int.from_bytes(settings[:3], "big") + 6, bytes(settings[3:])
     limit = struct.pack(">HI", _MAX_CONCURRENT_STREAMS, _MAX_REQUESTS)
     return length.to_bytes(3, "big") + rest[:6] + limit + rest[6:]
+
+
+_RELAYS: weakref.WeakSet[FlightRelay] = weakref.WeakSet()
+
+
+def _close_after_fork() -> None:
+    """Close the sockets in a forked child, so that clients notice when the parent closes them, or ends."""
+    for relay in list(_RELAYS):
+        redirect_to_devnull(relay._loop.descriptors)
+
+
+os.register_at_fork(after_in_child=_close_after_fork)

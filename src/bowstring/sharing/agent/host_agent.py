@@ -527,7 +527,6 @@ def main(descriptor: int, ready_descriptor: int = -1) -> None:
     """
     with socket.socket(fileno=descriptor) as listening_socket:
         os.set_inheritable(descriptor, False)
-        listening_socket.listen(socket.SOMAXCONN)  # again: clients get the ID of the process that did so last
         agent = HostAgent()
         agent.listen(UnixListener.from_socket(listening_socket, TRANSPORT_OPTIONS))
         if ready_descriptor >= 0:

@@ -29,7 +29,6 @@ from bowstring.errors import (
     DeadlineError,
     InvalidArgumentError,
     InvalidDataError,
-    MissingFileError,
     NotFoundError,
     ProtocolError,
     add_location,
@@ -456,9 +455,9 @@ class _OpenFile(Closable):
             check_regular_file(request.url)
         try:
             self._reader = open_batches(request.url, column_indices)
-        except MissingFileError:
-            raise
-        except NotFoundError as error:
+        except NotFoundError as error:  # a column
+            if isinstance(error, OSError):
+                raise
             raise InvalidDataError(f"{request}: another schema than described: {error}") from error
         self.schema = self._reader.schema
         self.is_closed = False

@@ -38,7 +38,7 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.schema import Schema, schema
 from bowstring.dissociated.uri import StreamURI
-from bowstring.errors import BowstringError, FormatMismatchError, InvalidDataError, TruncatedError
+from bowstring.errors import BowstringError, FormatMismatchError, InvalidArgumentError, InvalidDataError, TruncatedError
 from bowstring.io.io_errors import translate_io_error
 from bowstring.io.sinks import VectoredSink
 from bowstring.io.sources import open_sequential
@@ -100,6 +100,8 @@ class Recorder(Closable):
         self._started_ns = monotonic_ns()
         try:
             descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        except ValueError as error:
+            raise InvalidArgumentError(f"{self.path!r} is not a valid path: {error}") from None
         except OSError as error:
             raise translate_io_error(error, self.path, "opened") from None
         with call_on_error(os.close, descriptor):

@@ -15,6 +15,7 @@ from bowstring.datasets.manifest import (
     remove_old_manifests,
 )
 from bowstring.errors import InvalidArgumentError, MissingFileError, translate_os_error
+from bowstring.io.local_path import as_folder
 from bowstring.io.store_path import FolderPath, find_relative_name
 from bowstring.spark.folder import staging
 from bowstring.spark.options import parse_path
@@ -42,7 +43,7 @@ def vacuum(
     """
     if not older_than_s >= 0:
         raise InvalidArgumentError(f"older_than_s: expected a number of seconds, found {older_than_s!r}")
-    folder = parse_path(str(path), storage_options)
+    folder = as_folder(parse_path(str(path), storage_options))
     if not folder.is_dir():
         raise MissingFileError(f"{folder}: there is no such folder", filename=str(folder))
     try:

@@ -15,7 +15,9 @@ _LOG = logging.getLogger(__name__)
 _LOG.addHandler(logging.NullHandler())  # as in bowstring.sharing.server.server
 # The clients that may connect during one turn of the loop. Others do a little later: of TCP by retransmission, of unix
 # sockets after EAGAIN.
-_BACKLOG = 128
+BACKLOG = 128
+# In a call of `accept`: a refusal takes some 30 µs.
+_MAX_ATTEMPTS = 16
 _SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS}
 
 
@@ -34,8 +36,10 @@ class StreamListener(Listener):
 
     def accept(self, limit: int = 16) -> list[Channel]:
         channels: list[Channel] = []
-        # Attempts are limited, too: refusing those who connect again and again would keep the caller from all others.
-        for _ in range(limit):
+        # Refusing those who connect again and again without a limit would keep the caller from all others.
+        for _ in range(_MAX_ATTEMPTS):
+            if len(channels) == limit:
+                break
             try:
                 connection = self._accept_socket()
                 if connection is None:
@@ -74,7 +78,7 @@ class StreamListener(Listener):
         """
         try:
             self._bind(sockaddr)
-            self._socket.listen(_BACKLOG)
+            self._socket.listen(BACKLOG)
             self._socket.setblocking(False)
         except OSError as error:
             self.close()

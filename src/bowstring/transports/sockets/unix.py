@@ -44,7 +44,7 @@ from bowstring.transports.base import (
 from bowstring.transports.regions import MAX_REGIONS, RemoteRegionTable, encode_region_address
 from bowstring.transports.sockets.frames import REGION_BODY, FrameKind
 from bowstring.transports.sockets.stream_channel import StreamChannel
-from bowstring.transports.sockets.stream_listener import StreamListener
+from bowstring.transports.sockets.stream_listener import BACKLOG, StreamListener
 from bowstring.transports.sockets.tcp_address import is_host_and_port
 from bowstring.transports.sockets.unix_users import is_trusted_user, peer_credentials
 
@@ -285,6 +285,7 @@ class UnixListener(StreamListener):
         listener = cls.__new__(cls)
         StreamListener.__init__(listener, listening_socket, "", options, "unix socket ''")
         listener._inode = None
+        listening_socket.listen(BACKLOG)  # again: the credentials that peers get are of the process that did so last
         listening_socket.setblocking(False)
         return listener
 
