@@ -8,7 +8,8 @@ DEMO_READY := $(VENV)/.ready-demo
 DEMO_EXTRAS := cli,spark
 TRAINING_EXTRAS := test,training
 TRAINING_TESTS := tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md
-CODE := $(wildcard src tests examples/demo benchmarks fuzz docs/*.py conftest.py)
+NETWORKS := -e './networks[flight,ucx]'
+CODE := $(wildcard src tests networks examples/demo benchmarks fuzz docs/*.py conftest.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-spark test-training thorough lint check format docs bench fuzz soak dist venv clean
@@ -50,8 +51,9 @@ fuzz: $(READY) ## Fuzz the readers until interrupted; ARGS='--time 600' limits t
 soak: $(READY) ## Run servers and clients for an hour; ARGS='--time 60' limits the seconds.
 	@$(BIN)/python -m tests.sharing.soak $(ARGS)
 
-dist: $(READY) ## Build the wheel and the source distribution into dist/.
+dist: $(READY) ## Build the wheels and the source distributions into dist/.
 	@$(BIN)/python -m hatchling build
+	@cd networks && $(abspath $(BIN))/python -m hatchling build -d ../dist
 
 venv: $(READY) ## Create build/venv.
 
@@ -81,8 +83,8 @@ define install
 	@touch $@
 endef
 
-$(READY): pyproject.toml
-	$(call install,dev)
+$(READY): pyproject.toml networks/pyproject.toml
+	$(call install,dev,$(NETWORKS))
 	@touch $(DEMO_READY)
 
 $(DEMO_READY): pyproject.toml

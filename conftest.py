@@ -26,7 +26,7 @@ os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_STARTUP, os.environ.ge
 collect_ignore = [f"src/bowstring/datasets/{package}.py" for package in ("torch", "ray") if not find_spec(package)]
 collect_ignore += ["docs/site_pages.py", "docs/docstring_examples.py"]  # MkDocs imports them
 
-pytest_plugins = ["tests.written_files", "tests.xdist_scheduling", "tests.spark.class_archive"]
+pytest_plugins = ["tests.fixtures", "tests.written_files", "tests.xdist_scheduling", "tests.spark.class_archive"]
 
 
 def _enter_empty_folder(namespace: dict[str, Any]) -> None:
@@ -42,7 +42,7 @@ def _leave_folder(namespace: dict[str, Any]) -> None:
 
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(), SkipParser()],
-    patterns=["README.md", "docs/*.md", "docs/**/*.md"],
+    patterns=["README.md", "networks/README.md", "docs/*.md", "docs/**/*.md"],
     setup=_enter_empty_folder,
     teardown=_leave_folder,
 ).pytest()

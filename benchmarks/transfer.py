@@ -23,7 +23,7 @@ from benchmarks import datasets
 from benchmarks.flight_server import FLIGHT_OPTIONS, SMALL
 from benchmarks.measure import Candidate, Measurement, Settings, Timings, compare_calls, compare_timings, measure
 from benchmarks.worker import WorkerProcess
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
 
 _BYTES = 1_000_000_000
 _QUICK_BYTES = 100_000_000

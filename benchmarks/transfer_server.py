@@ -15,7 +15,7 @@ import pyarrow as pa
 import bowstring
 from benchmarks.flight_server import FlightServer
 from benchmarks.worker import serve_requests
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
 
 
 def main(path: str, socket_path: str) -> None:

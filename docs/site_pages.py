@@ -29,22 +29,26 @@ ROOT_PAGES = {
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
     "security-policy.md": "SECURITY.md",
+    "reference/networks.md": "networks/README.md",
 }
 # Public modules outside of the packages with a stub.
 MODULES = (
-    "transports.base",
-    "transports.tls",
-    "sharing.flight.server",
-    "datasets.torch",
-    "datasets.ray",
-    "ipc.stream",
+    "bowstring.transports.base",
+    "bowstring.transports.tls",
+    "bowstring.datasets.torch",
+    "bowstring.datasets.ray",
+    "bowstring.ipc.stream",
+    "bowstring_networks.flight.server",
+    "bowstring_networks.ucx.transport",
+    "bowstring_networks.fabric.transport",
+    "bowstring_networks.cuda.transport",
 )
 _LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]+)?( \"[^\"]*\")?\)")
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """List the pages of the API in the navigation."""
-    pages = [{f"bowstring.{name}".rstrip("."): f"reference/api/{name or 'bowstring'}.md"} for name in _api_pages()]
+    pages = [{name: f"reference/api/{name}.md"} for name in _api_pages()]
     _replace_in_navigation(config.nav, "reference/api", pages)
     return config
 
@@ -61,7 +65,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages."""
     contents = {target: (REPOSITORY / name).read_text("utf-8") for target, name in ROOT_PAGES.items()}
     contents["reference/commands.md"] = _describe_commands()
-    contents |= {f"reference/api/{name or 'bowstring'}.md": text for name, text in _api_pages().items()}
+    contents |= {f"reference/api/{name}.md": text for name, text in _api_pages().items()}
     for path, text in contents.items():
         files.append(File.generated(config, path, content=text))
     return files
@@ -70,7 +74,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:  # noqa: ARG001 - MkDocs' signature
     """Change the links of a page that lead out of docs/."""
     path = page.file.src_uri
-    folder = "" if path in ROOT_PAGES else posixpath.dirname(posixpath.join("docs", path))
+    folder = posixpath.dirname(ROOT_PAGES.get(path, posixpath.join("docs", path)))
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     parts[::2] = [_LINK.sub(lambda link: _replace_link(link, folder, path), text) for text in parts[::2]]
     return "".join(parts)
@@ -87,14 +91,16 @@ def _replace_link(link: re.Match[str], folder: str, page: str) -> str:
 
 
 def _api_pages() -> dict[str, str]:
-    """Return the text of each page of the API by package; the name of `bowstring` itself is empty."""
+    """Return the text of each page of the API by package or module."""
     names = _read_stub("")
     packages = [name for name, module in names.items() if module == "bowstring"]
-    pages = {"": _describe_package("", {name: module for name, module in names.items() if module != "bowstring"})}
+    pages = {
+        "bowstring": _describe_package("", {name: module for name, module in names.items() if module != "bowstring"})
+    }
     for package in packages:
-        pages[package] = _describe_package(package, _read_stub(package))
+        pages[f"bowstring.{package}"] = _describe_package(package, _read_stub(package))
     for module in MODULES:
-        pages[module] = f"# bowstring.{module}\n\n::: bowstring.{module}\n    options: {{heading_level: 2}}\n"
+        pages[module] = f"# {module}\n\n::: {module}\n    options: {{heading_level: 2}}\n"
     return pages
 
 

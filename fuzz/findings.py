@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fuzz.inputs import KINDS, FuzzInput
 
-_OWN_CODE = re.compile(r".*/(?:src/)?(bowstring/.*|fuzz/oracles/.*)\.py$")
+_OWN_CODE = re.compile(r".*/(?:src/)?(bowstring(?:_networks)?/.*|fuzz/oracles/.*)\.py$")
 
 
 @dataclass(frozen=True, slots=True)

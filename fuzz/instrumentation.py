@@ -1,4 +1,4 @@
-"""Import all of Bowstring, instrumented if Atheris is installed.
+"""Import all of Bowstring and its networks, instrumented if Atheris is installed.
 
 This takes seconds. Only the fork server imports this module; workers are forked from it.
 """
@@ -12,15 +12,17 @@ import pkgutil
 from typing import Any
 
 _PACKAGES = (
-    "arrays", "compute", "kernels", "datatypes", "dissociated", "flatbuf", "inspection", "interop",
-    "io", "ipc", "layouts", "memory", "sharing", "tensors", "transports",
+    "bowstring_networks", *(f"bowstring.{name}" for name in (
+        "arrays", "compute", "kernels", "datatypes", "dissociated", "flatbuf", "inspection", "interop",
+        "io", "ipc", "layouts", "memory", "sharing", "tensors", "transports",
+    )),
 )  # fmt: skip
 
 
 def _import_all() -> None:
     importlib.import_module("tests.integration_json")
     for package in _PACKAGES:
-        module = importlib.import_module(f"bowstring.{package}")
+        module = importlib.import_module(package)
         for submodule in pkgutil.walk_packages(module.__path__, module.__name__ + "."):
             importlib.import_module(submodule.name)
 
@@ -34,7 +36,8 @@ def _import_instrumented() -> Any:
         contextlib.redirect_stderr(io.StringIO()),
         # Callbacks that keep a pending exception lose it when they are traced.
         atheris.instrument_imports(
-            include=["bowstring", "tests.integration_json"], exclude=["bowstring.memory.c_callbacks"]
+            include=["bowstring", "bowstring_networks", "tests.integration_json"],
+            exclude=["bowstring.memory.c_callbacks"],
         ),
     ):
         _import_all()

@@ -21,12 +21,13 @@ from types import FunctionType
 import pytest
 
 import bowstring
+import bowstring_networks
 from bowstring import datasets, ipc, sharing
 
 pytest_plugins = ["pytester"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("docs/**/*.md")])
+PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("networks/*.md"), *REPOSITORY.glob("docs/**/*.md")])
 WITHOUT_EXAMPLE = {
     *(f"bowstring.spark.{name}" for name in ("publish", "publish_stream", "register", "session", "set_java_home")),
     *(f"bowstring.spark.{name}" for name in ("PublishedFrame", "read", "vacuum", "write")),
@@ -133,7 +134,10 @@ def undocumented_methods(cls: type) -> Iterator[str]:
 
 def test_every_public_method_has_or_inherits_a_docstring() -> None:
     undocumented = []
-    for info in pkgutil.walk_packages(bowstring.__path__, "bowstring."):
+    for info in (
+        *pkgutil.walk_packages(bowstring.__path__, "bowstring."),
+        *pkgutil.walk_packages(bowstring_networks.__path__, "bowstring_networks."),
+    ):
         is_optional = info.name in ("bowstring.datasets.torch", "bowstring.datasets.ray")
         if is_optional and importlib.util.find_spec(info.name.rpartition(".")[2]) is None:
             continue  # PyTorch and Ray are not among the packages of the tests

@@ -23,7 +23,7 @@ TRAINING = (
     "-m pytest -n 2 --thorough "
     "tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md"
 )
-DEV = ["-m pip install -q --disable-pip-version-check -e .[dev]"]
+DEV = ["-m pip install -q --disable-pip-version-check -e .[dev] -e ./networks[flight,ucx]"]
 
 
 @pytest.mark.parametrize(
@@ -107,8 +107,9 @@ def copy_makefile(folder: Path) -> None:
     """Copy what `make` needs, and the Python: it fails if its arguments contain `$FAILS`."""
     if shutil.which("make") is None:
         pytest.skip("requires make")
-    for name in ("Makefile", "pyproject.toml"):
-        shutil.copy(ROOT / name, folder)
+    (folder / "networks").mkdir()
+    for name in ("Makefile", "pyproject.toml", "networks/pyproject.toml"):
+        shutil.copy(ROOT / name, folder / name)
     (folder / "python").write_text(PYTHON)
     (folder / "python").chmod(0o755)
 

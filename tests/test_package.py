@@ -33,7 +33,7 @@ def list_files(*folders: str) -> list[str]:
 def copy_sources(target: Path, seconds: int, mode: int) -> None:
     """Copy what is under version control, with this time of modification and these permissions."""
     for name in list_files():
-        if name.startswith(("src/", "docs/")) or "/" not in name:
+        if name.startswith(("src/", "docs/", "networks/")) or "/" not in name:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(REPOSITORY / name, target / name)
             (target / name).chmod(mode)
@@ -64,11 +64,29 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
 
 
 @pytest.fixture(scope="module")
+def networks(distributions: list[list[Path]]) -> list[Path]:
+    """The wheel and the source distribution of the networks."""
+    return build(distributions[0][0].parents[1] / "networks")
+
+
+@pytest.fixture(scope="module")
 def metadata(distributions: list[list[Path]]) -> Message:
     """The metadata of the wheel."""
-    with zipfile.ZipFile(next(path for path in distributions[0] if path.suffix == ".whl")) as wheel:
+    return read_metadata(distributions[0])
+
+
+def read_metadata(distribution: list[Path]) -> Message:
+    with zipfile.ZipFile(next(path for path in distribution if path.suffix == ".whl")) as wheel:
         (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
         return message_from_bytes(wheel.read(name))
+
+
+def relative_links(metadata: Message) -> list[str]:
+    """The relative links of the long description."""
+    description = metadata.get_payload()
+    assert isinstance(description, str)
+    links = re.findall(r"\[([^]]*)\]\(([^)\s]+)", description)
+    return [target for _, target in links if not re.match(r"https?://|#", target)]
 
 
 def test_two_builds_of_the_same_sources_are_identical(distributions: list[list[Path]]) -> None:
@@ -95,12 +113,24 @@ def test_the_source_distribution_has_what_the_wheel_is_built_of(distributions: l
 
 
 def test_the_long_description_has_no_relative_links(metadata: Message) -> None:
+    assert relative_links(metadata) == []
     description = metadata.get_payload()
     assert isinstance(description, str)
-    links = re.findall(r"\[([^]]*)\]\(([^)\s]+)", description)
-    assert [target for _, target in links if not re.match(r"https?://|#", target)] == []
     assert "three other ways: `bs.share`" in description.replace("there are ", "")
     assert ".example" not in description + "".join(metadata.get_all("Project-URL") or [])
+
+
+def test_the_networks_are_a_distribution_of_this_version_with_modules_and_no_relative_links(
+    networks: list[Path], metadata: Message
+) -> None:
+    with zipfile.ZipFile(next(path for path in networks if path.suffix == ".whl")) as wheel:
+        names = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert names == {name.removeprefix("networks/src/") for name in list_files("networks/src")}
+    assert {"bowstring_networks/py.typed", "bowstring_networks/ucx/transport.py"} <= names
+    own = read_metadata(networks)
+    assert own["Version"] == metadata["Version"]
+    assert f"bowstring=={metadata['Version']}" in (own.get_all("Requires-Dist") or [])
+    assert relative_links(own) == []
 
 
 def test_the_metadata_names_the_platform_the_audience_and_the_versions_of_python(metadata: Message) -> None:

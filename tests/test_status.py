@@ -40,7 +40,7 @@ def _is_test(path: str, name: str) -> bool:
     """Return whether the file defines a test of this name; a link without a name does not count."""
     source = REPOSITORY / path
     return (
-        path.startswith("tests/")
+        path.startswith(("tests/", "networks/tests/"))
         and name.startswith("test_")
         and source.is_file()
         and f"def {name}(" in source.read_text(encoding="utf-8")

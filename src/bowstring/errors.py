@@ -166,18 +166,19 @@ class UnsupportedTypeError(InvalidArgumentError):
     """The target does not support a type; the message has its column path."""
 
 
-def format_install_command(extra: str) -> str:
-    """Return how to install an extra, from a package index that has Bowstring or from a clone."""
-    return f"pip install 'bowstring[{extra}]', or in a clone '.[{extra}]'"
+def format_install_command(extra: str, distribution: str = "bowstring") -> str:
+    """Return how to install an extra of Bowstring or `bowstring-networks`, from a package index or a clone."""
+    folder, suffix = "." if distribution == "bowstring" else "./networks", f"[{extra}]" if extra else ""
+    return f"pip install '{distribution}{suffix}', or in a clone '{folder}{suffix}'"
 
 
 class MissingExtraError(BowstringError, ImportError):
     """An optional package is not installed; the message names the extra that installs it."""
 
     @classmethod
-    def for_package(cls, package: str, extra: str) -> MissingExtraError:
+    def for_package(cls, package: str, extra: str, distribution: str = "bowstring") -> MissingExtraError:
         """The error for `package`, a part of the optional dependency group `extra`."""
-        return cls(f"{package} is not installed: {format_install_command(extra)}")
+        return cls(f"{package} is not installed: {format_install_command(extra, distribution)}")
 
 
 class InvalidDataError(BowstringError, ValueError):
@@ -333,13 +334,13 @@ def prefix_errors(location: str) -> Iterator[None]:
 
 
 @contextmanager
-def require_package(package: str, extra: str) -> Iterator[None]:
+def require_package(package: str, extra: str, distribution: str = "bowstring") -> Iterator[None]:
     """Raise `MissingExtraError` if the block can't import a package of the optional dependency group `extra`."""
     try:
         with completed_before_forks():
             yield
     except ImportError as error:
-        raise MissingExtraError.for_package(package, extra) from error
+        raise MissingExtraError.for_package(package, extra, distribution) from error
 
 
 def check_seconds(name: str, value: object, *, allow_zero: bool = False) -> float:

@@ -36,7 +36,7 @@ ALTERNATIVES: dict[str, dict[str, str]] = {
         "csv": "bs.read_table and bs.write_table read and write .csv",
         "json": "bs.read_table and bs.write_table read and write .json and .jsonl",
         "orc": "read ORC with pyarrow.orc: bs.table(pyarrow.orc.read_table(path))",
-        "flight": "bs.serve and bs.connect, or bowstring.sharing's FlightServer for Flight clients",
+        "flight": "bs.serve and bs.connect, or FlightServer of bowstring_networks.flight for Flight clients",
         "fs": "paths and URLs are sources and sinks: bs.open_file('s3://bucket/file.arrow')",
         "acero": _QUERY,
         "substrait": _QUERY,

@@ -110,6 +110,24 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
     assert detail.endswith("pip install 'bowstring[compression]', or in a clone '.[compression]'")
 
 
+def test_the_networks_are_checked_with_their_extras_or_named_with_the_command_that_installs_them() -> None:
+    status, checks = run_doctor()
+    assert checks["bowstring-networks"] == ("ok", metadata.version("bowstring-networks"))
+    assert checks["extra flight"] == ("ok", f"pyarrow {metadata.version('pyarrow')}")
+    setup = (
+        "import importlib.metadata as metadata\n"
+        "version = metadata.version\n"
+        "def find(name):\n"
+        "    if name == 'bowstring-networks': raise metadata.PackageNotFoundError(name)\n"
+        "    return version(name)\n"
+        "metadata.version = find\n"
+    )
+    status, checks = run_doctor(setup)
+    assert (status, checks["bowstring-networks"][0]) == (0, "missing")
+    assert checks["bowstring-networks"][1].endswith("pip install 'bowstring-networks', or in a clone './networks'")
+    assert "extra flight" not in checks
+
+
 def test_a_process_without_memory_files_fails() -> None:
     status, checks = run_doctor("import os; del os.memfd_create")
     assert (status, checks["shared memory"][0]) == (1, "failed")

@@ -20,7 +20,7 @@ table = bs.table({"a": [1]})
 servers = [bs.serve({"t": table}, scheme=scheme) for scheme in ("unix", "tcp", "unix")]
 flight = None
 if with_flight:
-    from bowstring.sharing.flight.server import FlightServer
+    from bowstring_networks.flight.server import FlightServer
     flight = FlightServer(servers[1])
 data = bs.connect(servers[1].uri("t"))
 data.read_all()

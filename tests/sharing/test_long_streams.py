@@ -15,7 +15,7 @@ from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.transport import UCX, UcxOptions
 from tests.transports.certificates import Authority
 
 BATCHES, COLUMNS = 3000, 20

@@ -8,13 +8,15 @@ import sys
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from bowstring.entry_points import EntryPointGroup
 from bowstring.errors import InvalidArgumentError
+from bowstring.memory import device
 from bowstring.sharing.client.connect import CONNECTORS
 from bowstring.sharing.dataset_locations import sort_by_distance
 from bowstring.transports import registry
-from bowstring.transports.entry_points import EntryPointGroup
 from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS
 from bowstring.transports.sockets.unix import UnixTransport
 
@@ -70,12 +72,12 @@ def install(folder: Path, *entry_points: str, group: str = "bowstring.transports
     (metadata / "entry_points.txt").write_text("\n".join([f"[{group}]", *entry_points]))
 
 
-def run_python(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def run_python(code: str, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     """Run code in a process that finds distributions in a folder, too."""
     path = os.pathsep.join([str(folder), str(REPOSITORY / "src")])
     environment = {**os.environ, "PYTHONPATH": path}
     return subprocess.run(
-        [sys.executable, "-c", code], check=False, env=environment, capture_output=True, text=True, timeout=60
+        [sys.executable, *options, "-c", code], check=False, env=environment, capture_output=True, text=True, timeout=60
     )
 
 
@@ -117,17 +119,47 @@ def test_locations_are_sorted_by_the_distances_of_their_transports() -> None:
     assert sort_by_distance(reversed(uris)) == uris
 
 
-@pytest.mark.parametrize("scheme", ["tcp", "ucx"])
+@pytest.mark.parametrize("scheme", ["unix", "tcp"])
 def test_another_package_does_not_replace_a_transport_of_ours(tmp_path: Path, scheme: str) -> None:
     install(tmp_path, f"{scheme} = example_transport:EXAMPLE")
     assert "<bowstring.transports." in run_python(FIND.format(scheme=scheme), tmp_path).stdout
 
 
-@pytest.mark.parametrize("group", [TRANSPORT_ENTRY_POINTS, CONNECTORS])
-def test_our_entry_points_are_those_of_the_metadata(group: EntryPointGroup) -> None:
-    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    assert project["entry-points"][group.name] == group.own
-    assert all(group.load(scheme) is not None for scheme in group.own)
+def test_of_two_packages_with_a_transport_the_first_in_the_path_is_used(tmp_path: Path) -> None:
+    install(tmp_path, "ucx = example_transport:UCX")
+    process = run_python(FIND.format(scheme="ucx"), tmp_path)
+    assert "ucx: its entry point can't be imported: module 'example_transport' has no attribute 'UCX'" in process.stderr
+
+
+@pytest.mark.parametrize("group", [TRANSPORT_ENTRY_POINTS, CONNECTORS, device._DRIVERS])
+def test_the_entry_points_of_the_networks_are_those_of_their_metadata(group: EntryPointGroup) -> None:
+    project = tomllib.loads((REPOSITORY / "networks" / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert project["entry-points"][group.name].keys() == group.extras.keys()
+    assert set(group.extras.values()) <= {"", *project["optional-dependencies"]}
+    assert all(group.load(name) is not None for name in group.extras)
+
+
+@pytest.mark.parametrize(
+    ("call", "extra"),
+    [
+        ("bs.connect('ucx://127.0.0.1:1?want_data=1&ticket=t')", "[ucx]"),
+        ("bs.connect('fabric://127.0.0.1:1/tcp?want_data=1&ticket=t')", ""),
+        ("bs.connect('cuda+unix:@x?want_data=1&ticket=t')", "[cuda]"),
+        ("bs.connect('grpc://127.0.0.1:1/t')", "[flight]"),
+        ("bs.connect('grpc+tls://127.0.0.1:1/t')", "[flight]"),
+        ("bs.serve({}, scheme='ucx')", "[ucx]"),
+        ("bs.sharing.device_table({'x': type('Gpu', (), {'__cuda_array_interface__': INTERFACE})()})", "[cuda]"),
+    ],
+)
+def test_without_the_networks_an_error_names_the_command_that_installs_them(
+    tmp_path: Path, call: str, extra: str
+) -> None:
+    for package in Path(np.__file__).parent.parent.glob("numpy*"):  # the only package, because of -S
+        (tmp_path / package.name).symlink_to(package)
+    code = f"import bowstring as bs; INTERFACE = {{'data': (1, 0), 'typestr': '<i4', 'shape': (1,)}}; {call}"
+    process = run_python(code, tmp_path, "-S")
+    command = f"pip install 'bowstring-networks{extra}', or in a clone './networks{extra}'"
+    assert process.stderr.splitlines()[-1].endswith(f"bowstring-networks is not installed: {command}")
 
 
 @pytest.mark.parametrize("scheme", ["unix", "ucx"])

@@ -26,8 +26,8 @@ from bowstring.cli.options import json_option
 from bowstring.cli.terminal_tables import borderless_table, open_console
 from bowstring.display.printable_text import format_size, to_printable
 from bowstring.errors import BowstringError, format_install_command
-from bowstring.memory import cuda
 from bowstring.memory.available_memory import read_memory_limits
+from bowstring.memory.device import load_cuda_driver
 from bowstring.memory.region import Region
 from bowstring.memory.unnamed_file import open_unnamed_file
 from bowstring.sharing.agent.memory_budget import find_spill_folders
@@ -45,6 +45,7 @@ _SHM_FOLDER = "/dev/shm"
 _MIN_SHM_BYTES = 1 << 28
 # On narrower terminals the checks are lines instead.
 _MIN_TABLE_WIDTH = 80
+_NETWORKS = "bowstring-networks"
 _DEVELOPMENT_EXTRAS = frozenset(("dev", "docs", "fuzz", "test"))
 
 
@@ -171,15 +172,25 @@ def _check_java() -> Iterator[Check]:
 
 def _check_gpus() -> Iterator[Check]:
     try:
-        count = cuda.count_gpus()
+        count = load_cuda_driver().count_gpus()
         yield Check("GPUs", "ok" if count else "missing", str(count))
     except BowstringError as problem:
         yield Check("GPUs", "missing", str(problem))
 
 
 def _check_extras() -> Iterator[Check]:
-    """One check for each extra that users install."""
-    distribution = metadata.distribution("bowstring")
+    """One check for each extra that users install, and for the networks."""
+    yield from _check_extras_of("bowstring")
+    try:
+        yield Check(_NETWORKS, "ok", metadata.version(_NETWORKS))
+    except metadata.PackageNotFoundError:
+        yield Check(_NETWORKS, "missing", f"UCX, libfabric, CUDA, Flight; {format_install_command('', _NETWORKS)}")
+    else:
+        yield from _check_extras_of(_NETWORKS)
+
+
+def _check_extras_of(name: str) -> Iterator[Check]:
+    distribution = metadata.distribution(name)
     requirements = [Requirement(text) for text in distribution.requires or ()]
     for extra in sorted(set(distribution.metadata.get_all("Provides-Extra") or ()) - _DEVELOPMENT_EXTRAS):
         packages = [r for r in requirements if _is_of_extra(r, extra) and r.name != "bowstring"]
@@ -188,7 +199,7 @@ def _check_extras() -> Iterator[Check]:
         states = [_describe_package(requirement) for requirement in packages]
         is_complete = all(is_usable for is_usable, _ in states)
         detail = ", ".join(dict.fromkeys(text for _, text in states))  # several extras may need a package
-        advice = "" if is_complete else f"; {format_install_command(extra)}"
+        advice = "" if is_complete else f"; {format_install_command(extra, name)}"
         yield Check(f"extra {extra}", "ok" if is_complete else "missing", detail + advice)
 
 

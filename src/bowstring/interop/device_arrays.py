@@ -18,9 +18,9 @@ from bowstring.interop.dlpack_capsule import DLPackTensor, check_contiguous, con
 from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.type_inference import type_of_numpy_array
-from bowstring.memory import c_abi, cuda
+from bowstring.memory import c_abi
 from bowstring.memory.buffer import Buffer, Memory
-from bowstring.memory.device import CUDA, Device, DeviceMemory, device_pointer
+from bowstring.memory.device import CUDA, Device, DeviceMemory, device_pointer, load_cuda_driver
 
 _LEGACY_DEFAULT_STREAM = 1  # «Array API, __dlpack__»: of CUDA, whose 0 is ambiguous
 
@@ -48,7 +48,7 @@ def to_host(array: ArrayData) -> ArrayData:
 def _buffer_to_host(buffer: Buffer | None) -> Buffer | None:
     if buffer is None or not isinstance(buffer.memory, DeviceMemory):
         return buffer
-    return Buffer.of(cuda.copy_to_host(buffer.memory, buffer.offset, buffer.size))
+    return Buffer.of(load_cuda_driver().copy_to_host(buffer.memory, buffer.offset, buffer.size))
 
 
 # DLPack
@@ -123,7 +123,7 @@ def _tensor_from_cuda_interface(source: Any) -> DLPackTensor:
     strides = interface.get("strides")
     if strides is not None:
         check_contiguous(shape, tuple(stride / dtype.itemsize for stride in strides), what)
-    device = cuda.gpu_of_address(pointer).device if pointer else Device(CUDA, 0)
+    device = load_cuda_driver().gpu_of_address(pointer).device if pointer else Device(CUDA, 0)
     return DLPackTensor(device, pointer, dtype, shape, source)
 
 
@@ -148,7 +148,7 @@ def import_field_and_device_array(source: Any) -> tuple[Field, ArrayData]:
     _check_cuda_device(device_type, device_id)
     field = read_field(c_abi.capsule_pointer(schema_capsule, c_abi.SCHEMA_CAPSULE))
     device = Device(CUDA, device_id)
-    cuda.get_gpu(device_id).synchronize()  # instead of `sync_event`, which is on this device
+    load_cuda_driver().get_gpu(device_id).synchronize()  # instead of `sync_event`, which is on this device
     struct = ImportedStruct(address)
     importer = _DeviceArrayImporter(device)
     array = importer.read(struct.address, layout_of(field.type))
@@ -172,7 +172,7 @@ class _DeviceArrayImporter(ArrayImporter):
 
     def _read_integer_at(self, address: int, width: int) -> int:
         memory = DeviceMemory(self._device, address, width, None)
-        return int.from_bytes(cuda.copy_to_host(memory, 0, width), "little", signed=True)
+        return int.from_bytes(load_cuda_driver().copy_to_host(memory, 0, width), "little", signed=True)
 
     def bind_memory(self, struct: ImportedStruct) -> None:
         super().bind_memory(struct)

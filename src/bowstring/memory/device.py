@@ -1,7 +1,7 @@
 """Memory of a device, such as a GPU, which the CPU can't read.
 
 A `DeviceMemory` has an address, but no bytes, and the address is not a number. Code for the CPU therefore raises
-`InvalidArgumentError` instead of reading there, which would crash the process. `bowstring.memory.cuda` copies to the
+`InvalidArgumentError` instead of reading there, which would crash the process. The driver of the devices copies to the
 CPU.
 """
 
@@ -10,11 +10,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar, NoReturn, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.entry_points import EntryPointGroup
 from bowstring.errors import InvalidArgumentError
 from bowstring.memory.buffer import Buffer, Bytes, Memory
 from bowstring.memory.region import Region
@@ -106,6 +107,40 @@ class DeviceMemory(Memory):
 
     def __len__(self) -> int:
         return self.size
+
+
+class Gpu(Protocol):
+    """A device of CUDA."""
+
+    device: Device
+
+    def synchronize(self) -> None:
+        """Wait until it has finished all work, of any library and stream."""
+
+
+class CudaDriver(Protocol):
+    """The driver of CUDA, a module of another package. Its functions raise `UnmetRequirementError` without a GPU."""
+
+    def count_gpus(self) -> int:
+        """Return the number of devices that this process may use."""
+
+    def get_gpu(self, ordinal: int) -> Gpu:
+        """Return a device by its number in this process. Raises `InvalidArgumentError` if there is none."""
+
+    def gpu_of_address(self, pointer: int) -> Gpu:
+        """Return the device of an address. Raises `InvalidArgumentError` if it is not one of CUDA."""
+
+    def copy_to_host(self, memory: DeviceMemory, offset_bytes: int, size_bytes: int) -> bytearray:
+        """Return a copy of bytes of a device's memory."""
+
+
+_DRIVERS = EntryPointGroup("bowstring.devices", {"cuda": "cuda"})
+
+
+def load_cuda_driver() -> CudaDriver:
+    """Return the driver of CUDA, the entry point `cuda` of the group `bowstring.devices`. Raises as its `load`."""
+    driver: CudaDriver = _DRIVERS.load("cuda")
+    return driver
 
 
 def device_pointer(buffer: Buffer) -> int:

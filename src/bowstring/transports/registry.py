@@ -1,43 +1,35 @@
-"""The transports, by the scheme of a URI. Optional transports and transports of other packages are entry points."""
+"""The transports, by the scheme of a URI. Those of other packages are entry points."""
 
 from __future__ import annotations
 
+from bowstring.entry_points import EntryPointGroup
 from bowstring.errors import InvalidArgumentError, UnmetRequirementError
 from bowstring.transports.base import Transport
-from bowstring.transports.entry_points import EntryPointGroup
 from bowstring.transports.sockets.tcp import TCP, TLS
 from bowstring.transports.sockets.unix import UNIX
 from bowstring.transports.tls import TlsOptions
 
 TRANSPORTS: dict[str, Transport] = {transport.scheme: transport for transport in (UNIX, TCP, TLS)}
 """The transports that are imported."""
-TRANSPORT_ENTRY_POINTS = EntryPointGroup(
-    "bowstring.transports",
-    {
-        "cuda+unix": "bowstring.transports.cuda.transport:CUDA",
-        "fabric": "bowstring.transports.fabric.transport:FABRIC",
-        "ucx": "bowstring.transports.ucx.transport:UCX",
-    },
-)
+TRANSPORT_ENTRY_POINTS = EntryPointGroup("bowstring.transports", {"cuda+unix": "cuda", "fabric": "", "ucx": "ucx"})
 
 
 def register_transport(transport: Transport) -> None:
     """Add a transport that is not an entry point. Raises `InvalidArgumentError` if there is one with its scheme."""
     scheme = transport.scheme
-    if scheme in TRANSPORT_ENTRY_POINTS.schemes or TRANSPORTS.setdefault(scheme, transport) is not transport:
+    if scheme in TRANSPORT_ENTRY_POINTS.names or TRANSPORTS.setdefault(scheme, transport) is not transport:
         raise InvalidArgumentError(f"there is a transport with the scheme {scheme} already")
 
 
 def list_schemes() -> list[str]:
     """Return the schemes of all transports, sorted. Imports none of them."""
-    return sorted(TRANSPORTS.keys() | TRANSPORT_ENTRY_POINTS.schemes)
+    return sorted(TRANSPORTS.keys() | TRANSPORT_ENTRY_POINTS.names)
 
 
 def find_transport(scheme: str, uri: object, tls: TlsOptions | None = None) -> Transport:
     """Return the transport of a URI's scheme.
 
-    Raises `InvalidArgumentError` if there is none, or it does not support `tls`, and `UnmetRequirementError` if a
-    transport of another package can't be imported.
+    Raises `InvalidArgumentError` if there is none, or it does not support `tls`, and as `EntryPointGroup.load`.
     """
     transport = TRANSPORTS.get(scheme) or _import_transport(scheme)
     if transport is None:

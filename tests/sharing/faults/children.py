@@ -39,8 +39,8 @@ from bowstring.transports.observer import ObservedEvent
 from bowstring.transports.registry import TRANSPORTS, find_transport
 from bowstring.transports.sockets.unix import UNIX, UnixListener, encode_unix_address
 from bowstring.transports.tls import TlsOptions
-from bowstring.transports.ucx.channel import UcxChannel
-from bowstring.transports.ucx.transport import UCX, UcxOptions
+from bowstring_networks.ucx.channel import UcxChannel
+from bowstring_networks.ucx.transport import UCX, UcxOptions
 from tests.transports.observed_transport import ObservedTransport
 
 CHILD_S = 60.0

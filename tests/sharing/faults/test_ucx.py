@@ -18,12 +18,12 @@ from typing import TypeVar
 import pytest
 
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError
+from networks.tests.ucx.ucp_processes import require_libucp
 from tests.polling import wait_until
 from tests.sharing.faults.children import BATCHES, MessageChange
 from tests.sharing.faults.conftest import FaultCounter
 from tests.sharing.faults.processes import Children, Usage
 from tests.thorough import thorough
-from tests.transports.ucx.ucp_processes import require_libucp
 
 require_libucp()
 

@@ -13,12 +13,12 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import AccessDeniedError, ConnectionLostError, InvalidArgumentError
-from bowstring.sharing.flight.server import FlightServer
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
 from bowstring.transports.base import PeerIdentity
 from bowstring.transports.sockets.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
+from bowstring_networks.flight import FlightServer
 from tests.sharing.python_process import PythonProcess, needs_user_namespaces, run_python
 from tests.transports.certificates import Authority
 

@@ -11,9 +11,9 @@ import pytest
 import bowstring as bs
 from bowstring.errors import BowstringError, DeadlineError
 from bowstring.transports.tls import TlsOptions
+from networks.tests.ucx.ucp_processes import require_libucp
 from tests.sharing.python_process import PythonProcess
 from tests.transports.certificates import Authority
-from tests.transports.ucx.ucp_processes import require_libucp
 
 SERVE = """
 import pickle
@@ -22,7 +22,7 @@ from bowstring.sharing.server.options import ServerOptions
 options = ServerOptions(tls=tls, max_kept_regions=0)
 server = bs.serve({"file": path, "other": bs.table({"a": [1]})}, options=options, scheme=scheme)
 if through_flight:
-    from bowstring.sharing.flight.server import FlightServer
+    from bowstring_networks.flight.server import FlightServer
     server = FlightServer(server)
 send([server.uri("file"), server.uri("other")])
 receive()

@@ -1,7 +1,8 @@
 """Connect to data sets: by a URI, by the URIs of several parts, or by several locations of one.
 
 A service that finds data sets, such as Flight, is a connector: an entry point of the group `bowstring.connectors`, a
-function of the URI's text and `ConnectOptions` that returns a `DatasetReader`.
+function of the URI's text and `ConnectOptions` that returns a `DatasetReader`: of one of its locations, or of a
+subclass that overrides `_read_batches` and `close`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.dissociated.uri import StreamURI
+from bowstring.entry_points import EntryPointGroup
 from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
@@ -43,8 +45,7 @@ from bowstring.sharing.dataset_locations import (
 from bowstring.sharing.recording.recorder import Recorder, RecorderOrPath, open_recorder
 from bowstring.sharing.uris import parse_dataset_uri, parse_scheme, servers_by_role
 from bowstring.transports.base import strip_traceback
-from bowstring.transports.entry_points import EntryPointGroup
-from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS, TRANSPORTS, find_transport
+from bowstring.transports.registry import TRANSPORTS, find_transport
 from bowstring.transports.tls import TlsOptions
 
 _LOGGER = logging.getLogger(__name__)
@@ -75,9 +76,8 @@ Target: TypeAlias = str | os.PathLike[str] | DatasetLocations | Sequence[str | o
 
 _ENCRYPTED_STORES = frozenset(("file", "https", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"))
 """The schemes of files of this host and of stores with encrypted connections, unless their own options change that."""
-_FLIGHT = "bowstring.sharing.flight.client:connect_through_flight"
 CONNECTORS = EntryPointGroup(
-    "bowstring.connectors", {"grpc": _FLIGHT, "grpc+tcp": _FLIGHT, "grpc+tls": _FLIGHT, "grpc+unix": _FLIGHT}
+    "bowstring.connectors", dict.fromkeys(("grpc", "grpc+tcp", "grpc+tls", "grpc+unix"), "flight")
 )
 
 
@@ -266,7 +266,7 @@ def _is_url_of_file(uri: object) -> bool:
     if not isinstance(uri, str):
         return False
     scheme = parse_scheme(uri)
-    is_server = scheme in TRANSPORTS or scheme in TRANSPORT_ENTRY_POINTS.own or "want_data=" in uri
+    is_server = scheme in TRANSPORTS or "want_data=" in uri
     return scheme == "file" or ("://" in uri and not is_server and is_store_scheme(scheme))
 
 

@@ -1,0 +1,3 @@
+"""libfabric through ctypes («URI Specification», scheme `fabric`)."""
+
+from bowstring_networks.fabric.transport import FABRIC as FABRIC, FabricOptions as FabricOptions

@@ -1,1 +1,0 @@
-"""The transport `cuda+unix`: memory of NVIDIA GPUs by IPC handles, messages over a unix socket."""

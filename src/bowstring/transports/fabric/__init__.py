@@ -1,1 +1,0 @@
-"""libfabric through ctypes («URI Specification», scheme `fabric`)."""

@@ -1,1 +1,0 @@
-"""UCX: libucp through ctypes («URI Specification», scheme `ucx`)."""
