@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError
-from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.transports.base import RECEIVE, SEND, Channel, Interest, TransportOptions, Wait
 from bowstring.transports.event_loop import EventHandler, EventLoop, ListenerHandler
@@ -380,10 +380,11 @@ def _limit_requests(settings: bytes | memoryview) -> bytes:
 _RELAYS: weakref.WeakSet[FlightRelay] = weakref.WeakSet()
 
 
-def _close_after_fork() -> None:
-    """Close the sockets in a forked child, so that clients notice when the parent closes them, or ends."""
-    for relay in list(_RELAYS):
-        redirect_to_devnull(relay._loop.descriptors)
+def _close_in_child(relay: FlightRelay) -> None:
+    """Close the sockets in a forked child, so that clients notice when the parent closes them, or ends. The socket of
+    gRPC remains, which nobody can reach any more.
+    """
+    redirect_to_devnull(relay._loop.descriptors)
 
 
-os.register_at_fork(after_in_child=_close_after_fork)
+call_in_forked_children(_close_in_child, _RELAYS)
