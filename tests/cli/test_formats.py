@@ -96,11 +96,6 @@ def test_names_are_a_list_and_those_with_commas_are_in_quotes(
     assert "there is no column 'y'" in capsys.readouterr().err
 
 
-def test_a_semicolon_separates_columns(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "x.csv").write_text("city;people\nRiga;605273\n")
-    assert output_of(capsys, "cat", tmp_path / "x.csv") == '{"city": "Riga", "people": 605273}\n'
-
-
 def test_hints_name_the_command_that_has_the_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,\xff\n")
     for command in ("head", "cat", "info"):

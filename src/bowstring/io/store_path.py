@@ -109,7 +109,7 @@ class StorePath:
         return StorePath, (self.url, self.options)
 
     def __str__(self) -> str:
-        return redact(self.url.partition("?")[0])
+        return redact(self.url)
 
     def __repr__(self) -> str:
         return f"<bowstring.io.StorePath {self}>"

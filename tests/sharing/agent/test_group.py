@@ -20,7 +20,7 @@ from bowstring.sharing.agent.client import AgentClient, AgentKey, MissingEntry, 
 from bowstring.sharing.agent.control import RemoteAccess
 from bowstring.sharing.agent.group import AgentGroup
 from bowstring.sharing.dataset_locations import DatasetLocations
-from bowstring.sharing.processes import start_ticks
+from bowstring.sharing.processes import is_stopped, start_ticks
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
@@ -124,6 +124,7 @@ def test_the_memory_of_an_agent_that_does_not_answer_is_logged(
     monkeypatch.setattr(agent_group, "DROP_TIMEOUT_S", 0.5)
     assert cluster.group.commit("d", cluster.attempts, 3600.0) == {}
     os.kill(cluster.agent_pids[0], signal.SIGSTOP)
+    assert wait_until(lambda: is_stopped(cluster.agent_pids[0]))
     os.kill(cluster.agent_pids[1], signal.SIGKILL)
     cluster.group.drop("d", cluster.attempts)
     os.kill(cluster.agent_pids[0], signal.SIGCONT)

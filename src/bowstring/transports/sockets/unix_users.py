@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from bowstring.errors import ResourceError
+from bowstring.errors import ResourceError, translate_os_error
 
 _CREDENTIALS = struct.Struct("iII")
 _NUM_USERS = (1 << 32) - 1  # -1 is not a user
@@ -55,6 +55,10 @@ def is_trusted_user(user_id: int) -> bool:
         extents = Path("/proc/self/uid_map").read_text().splitlines()
     except FileNotFoundError:  # not Linux, or a kernel without user namespaces
         return True
+    except OSError as error:
+        raise translate_os_error(
+            error, f"unix socket: the user of the peer can't be judged: {error.strerror}"
+        ) from error
     return sum(int(extent.split()[2]) for extent in extents) >= _NUM_USERS
 
 
