@@ -525,7 +525,7 @@ def test_a_list_for_which_not_all_agents_can_be_asked_is_an_error() -> None:
 
 def test_a_name_that_does_not_exist_is_an_error_with_the_names_that_do(token: str) -> None:
     with bs.publish(TABLE, name="this-one"), pytest.raises(NotFoundError, match=r"the newest are: (.+, )?this-one"):
-        bs.open_published("other")
+        bs.open_published(f"other-{token}")
     assert run_python("import bowstring as bs\nsend([s.name for s in bs.published() if s.name == 'this-one'])") == []
 
 
