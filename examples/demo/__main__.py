@@ -164,7 +164,6 @@ def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | Non
     """
     # The demo does not use pandas.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
     console = Console()
     if not console.is_terminal:
         console.width = _PIPE_WIDTH  # no line breaks in a pipe
@@ -173,6 +172,7 @@ def demo(*, quick: bool, path: str | None, master: str | None, rounds: int | Non
         data = None if path is None else bs.dataset(path)
         if data is not None and not data.num_rows:
             raise click.ClickException(f"{path}: there are no rows to publish")
+        logging.disable(logging.CRITICAL)  # py4j and PySpark log the errors that they raise
         with (
             show_log_on_failure() as log,
             Readers() as readers,  # they start while Spark does

@@ -33,6 +33,17 @@ _RECEIVE_BYTES = 1 << 16  # the kernel sends less at once
 _SOCKETS = "/proc/net/unix"
 
 
+def _read_overflow_user() -> int | None:
+    try:
+        return int(Path("/proc/sys/kernel/overflowuid").read_text())
+    except OSError:  # not Linux, or a kernel without user namespaces
+        return None
+
+
+# Read once, because a process that has no free descriptor left has to tell its peers apart, too.
+_OVERFLOW_USER = _read_overflow_user()
+
+
 def peer_credentials(connection: socket.socket) -> tuple[int, int, int]:
     """The peer's process, user and group IDs. Raises `ResourceError` if the platform does not support this."""
     if not hasattr(socket, "SO_PEERCRED"):
@@ -49,16 +60,12 @@ def is_trusted_user(user_id: int) -> bool:
     """
     if user_id not in (os.getuid(), 0):
         return False
-    try:
-        if user_id != int(Path("/proc/sys/kernel/overflowuid").read_text()):
-            return True
-        extents = Path("/proc/self/uid_map").read_text().splitlines()
-    except FileNotFoundError:  # not Linux, or a kernel without user namespaces
+    if user_id != _OVERFLOW_USER:
         return True
+    try:
+        extents = Path("/proc/self/uid_map").read_text().splitlines()
     except OSError as error:
-        raise translate_os_error(
-            error, f"unix socket: the user of the peer can't be judged: {error.strerror}"
-        ) from error
+        raise translate_os_error(error, f"unix socket: the peer's user is not known: {error.strerror}") from error
     return sum(int(extent.split()[2]) for extent in extents) >= _NUM_USERS
 
 
