@@ -198,7 +198,7 @@ def test_the_parts_of_a_killed_agent_are_computed_again_and_those_of_the_other_h
         os.kill(pid, signal.SIGKILL)
     assert wait_until(lambda: cluster_report.command("missing") == json.dumps(lost))
     error, _ = cluster_report.consume("worker1", cluster_report.published)
-    assert f"and {lost[-1]} on host worker2 can't be reached: " in str(error)
+    assert f" {lost[-1]} on host worker2 can't be reached: " in str(error)  # one part or more, as Spark chooses
     cluster_report.published = pickle.loads(bytes.fromhex(cluster_report.command("recompute")))
     assert cluster_report.command("missing") == "[]"
     changed = [index for index, part in enumerate(cluster_report.published.parts) if part != before[index]]
