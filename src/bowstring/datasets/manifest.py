@@ -410,8 +410,10 @@ def _parse_record(path: FolderPath, content: bytes) -> _Record:
     try:
         record = json.loads(content)
         if record["format"] != FORMAT or record["version"] != FORMAT_VERSION:
-            found = f"{record['format']!r}, version {record['version']!r}"
-            raise InvalidDataError(f"{path}: expected format {FORMAT!r}, version {FORMAT_VERSION}, found {found}")
+            raise InvalidDataError(
+                f"{path}: expected format {FORMAT!r}, version {FORMAT_VERSION}, found {record['format']!r}, version "
+                f"{record['version']!r}"
+            )
         entries = tuple(
             ManifestEntry(
                 _parse_file_path(entry["name"]),

@@ -316,9 +316,9 @@ class BatchTotals:
         if is_invalid.any():
             index = int(np.argmax(is_invalid))
             name = self.ipc_schema.schema.fields[index].name
-            found = nodes["length"][index]
+            num_slots = nodes["length"][index]
             raise InvalidDataError(
-                f"{span.location}, column {name!r}: expected {rows} slots, the rows of the batch, found {found}"
+                f"{span.location}, column {name!r}: expected {rows} slots, the rows of the batch, found {num_slots}"
             )
         self.column_bytes += self._add_buffers(bounds, span)
         self.null_counts += nodes["null_count"]
