@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 class DefaultSource(DataSource):
     """Arrow files and data sets, as ``spark.read.format("arrow")`` and ``df.write.format("arrow")``.
 
-    `bowstring.spark.options` lists the options, which docs/reference describes in spark-read.md, spark-write.md and
-    spark-stream.md. All others are an `InvalidArgumentError`.
+    `bowstring.spark.options` lists the options, which docs/reference/spark-files.md describes. All others are an
+    `InvalidArgumentError`.
     """
 
     @hide_traceback()

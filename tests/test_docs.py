@@ -227,3 +227,15 @@ def test_each_terminal_of_the_tutorial_imports_and_assigns_the_names_it_uses() -
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         assert used <= names, (terminal, used - names)
     assert set(defined) == {"first", "second", "third"}
+
+
+@pytest.mark.parametrize("page", sorted(REPOSITORY.glob("docs/reference/*.md")), ids=lambda page: page.stem)
+def test_each_reference_page_opens_with_three_examples(page: Path) -> None:
+    opening, heading, _ = page.read_text("utf-8").partition("\n## ")
+    assert heading
+    assert len(re.findall(r"^```(?:python|sh|)\n.*?^```$", opening, re.MULTILINE | re.DOTALL)) >= 3
+
+
+def test_the_readme_links_ten_pages() -> None:
+    text = (REPOSITORY / "README.md").read_text("utf-8")
+    assert len(set(re.findall(r"\]\(([^):#]+\.md)[)#]", text))) == 10

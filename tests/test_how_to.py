@@ -1,4 +1,4 @@
-"""The programs of README.md and of the how-tos that take several processes, or files."""
+"""The programs of README.md and of docs/ that take several processes, or files."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ def test_a_table_passes_from_one_terminal_of_the_readme_to_the_other(tmp_path: P
         run(sys.executable, "-c", block, folder=tmp_path)
 
 
-@pytest.mark.parametrize(("index", "output"), [(3, "4 tables\n"), (4, "[1000, 2000, 1000]\n")])
-def test_the_workers_of_the_how_to_return_and_receive_tables(index: int, output: str, tmp_path: Path) -> None:
+def test_workers_receive_a_handle_and_return_tables(tmp_path: Path) -> None:
     program = tmp_path / "pool.py"
-    program.write_text(read_blocks("docs/how-to/sharing.md")[index], "utf-8")
-    assert run(sys.executable, str(program), folder=tmp_path) == output
+    program.write_text(read_blocks("docs/reference/sharing.md")[3], "utf-8")
+    assert run(sys.executable, str(program), folder=tmp_path) == "[1000]\n[2000]\n[1000]\n"
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="the command openssl is not installed")

@@ -1,4 +1,4 @@
-"""Results of Celery's workers, which is not among the packages of the tests: the recipe of docs/how-to/sharing.md."""
+"""Results of Celery's workers, which is not among the packages of the tests: the recipe of docs/reference/sharing.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data sets between notebooks, by the recipe of docs/how-to/sharing.md; the tests do not install their packages."""
+"""Data sets between notebooks, by the recipe of docs/reference/sharing.md; the tests do not install their packages."""
 
 from __future__ import annotations
 

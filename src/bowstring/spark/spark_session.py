@@ -1,6 +1,6 @@
 """A Spark session with settings for Arrow, and the registration of ``format("arrow")`` in any session.
 
-docs/reference/spark.md lists the settings and their reasons. The caller's own settings take precedence.
+docs/reference/spark.md lists the settings. The caller's own settings take precedence.
 """
 
 from __future__ import annotations
