@@ -17,7 +17,6 @@ import bowstring as bs
 from bowstring.errors import ConnectionLostError, InvalidArgumentError
 from bowstring.memory.region import Region
 from bowstring.sharing.stored_parts import store_in_region
-from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -32,6 +31,7 @@ from bowstring.transports.base import (
 from bowstring.transports.sockets.frames import FrameKind
 from bowstring.transports.sockets.tcp_channel import TcpChannel
 from bowstring.transports.sockets.unix import UnixChannel
+from bowstring_testing.descriptors import count_open_descriptors
 from fuzz.expectations import expect
 from fuzz.frames import parse_frames
 

@@ -13,7 +13,6 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import FileRange, Region
-from bowstring.testing import TransportConformance
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -28,6 +27,7 @@ from bowstring.transports.observer import ObservedEvent, ObservedEventKind
 from bowstring.transports.regions import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.sockets.unix import UNIX
+from bowstring_testing.transport_conformance import TransportConformance
 from tests.transports import observed_transport
 from tests.transports.blocking import flush, retire
 from tests.transports.conformance import RegionConformance, StreamConformance

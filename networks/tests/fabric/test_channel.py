@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from bowstring.testing.transport_conformance import transfer_until_events
 from bowstring.transports.base import RECEIVE, SEND, Channel, MessageOffered, MessageReceived, TransportOptions
 from bowstring.transports.blocking import wait_for_interests
 from bowstring_networks.fabric.channel import FabricChannel
 from bowstring_networks.fabric.transport import FabricTransport
+from bowstring_testing.transport_conformance import transfer_until_events
 from networks.tests.fabric.pairs import FabricPairs, require_libfabric
 from tests.polling import wait_until
 from tests.transports.forked_children import call_in_forked_child

@@ -11,10 +11,10 @@ import pytest
 
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
 from bowstring_networks.fabric.transport import FabricListener, FabricOptions, FabricTransport
+from bowstring_testing.descriptors import assert_descriptors_closed
+from bowstring_testing.transport_conformance import ExportedMemoryConformance
 from networks.tests.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()

@@ -13,7 +13,6 @@ import pytest
 import bowstring
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.region import Region
-from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, DirectionEnded, Event, ExportedRegion
 from bowstring.transports.blocking import dial
 from bowstring_networks.registered_memory import RegisteredMemory, RegisteredMemoryExporter
@@ -22,6 +21,7 @@ from bowstring_networks.ucx.context import DEFAULT_FEATURES, Context
 from bowstring_networks.ucx.libucp import Feature
 from bowstring_networks.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
 from bowstring_networks.ucx.transport import UCX, UcxListener, UcxOptions, UcxTransport
+from bowstring_testing.transport_conformance import ExportedMemoryConformance
 from networks.tests.ucx.ucp_processes import require_libucp
 
 require_libucp()

@@ -7,7 +7,7 @@ locates or fetches the buffers at the addresses in a body (`RemoteMemory`).
 Nothing here blocks. A driver waits as `next_wait` says, then calls `progress`: `bowstring.transports.blocking` with
 `poll`, and `bowstring.transports.event_loop` for many channels.
 
-Every channel guarantees the following, which `bowstring.testing.transport_conformance` tests:
+Every channel guarantees the following, which `bowstring_testing.transport_conformance` tests:
 
 * messages arrive complete and once, and in the order in which they were sent if `traits.is_ordered`;
 * the sender does not join, copy or read bodies; it keeps their parts alive until they are sent;

@@ -26,11 +26,11 @@ from bowstring.errors import (
     ResourceError,
 )
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import count_open_descriptors
-from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX, UnixChannel, encode_unix_address, random_abstract_address
+from bowstring_testing.descriptors import count_open_descriptors
+from bowstring_testing.transport_conformance import run_in_thread
 from tests.peak_memory import peak_bytes, reset_peak
 from tests.transports.blocking import flush, retire
 

@@ -28,7 +28,6 @@ from bowstring.errors import (
     ProtocolError,
 )
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import (
     RECEIVE,
     SEND,
@@ -46,6 +45,7 @@ from bowstring.transports.base import (
     Uint64Array,
 )
 from bowstring.transports.blocking import BlockingChannel, wait_for_interests
+from bowstring_testing.descriptors import assert_descriptors_closed
 
 ChannelPair: TypeAlias = tuple[BlockingChannel, BlockingChannel]
 DEFAULT_OPTIONS = TransportOptions(timeout_s=20.0)
