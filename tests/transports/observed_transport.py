@@ -24,7 +24,6 @@ from bowstring.transports.base import (
     Interest,
     Listener,
     MemoryExporter,
-    MessageSent,
     RemoteMemory,
     Transport,
     TransportOptions,
@@ -129,8 +128,6 @@ class _ObservedChannel(Channel):
         # Events of sending in `submit`, which reports none: the next `progress` returns them, in order.
         self._early_events: list[Event] = []
         self.observer = ConnectionObserver(observer, connection)
-        # `MessageSent` and `cancel` have only a token.
-        self._unsent_messages: dict[int, tuple[int | None, int]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.channel, name)
@@ -163,13 +160,11 @@ class _ObservedChannel(Channel):
     def wait_description(self) -> str:
         return self.channel.wait_description
 
-    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> None:
         if self._is_stepwise:
             self._early_events += self._progress(SEND)
-        length_bytes = self.observer.report_submission(parts, tag)
-        token = self.channel.submit(parts, tag)
-        self._unsent_messages[token] = tag, length_bytes
-        return token
+        self.observer.report_submission(parts, tag)
+        self.channel.submit(parts, tag)
 
     def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
         for message in messages:
@@ -177,14 +172,6 @@ class _ObservedChannel(Channel):
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
         self.channel.accept_offered_message(token, destination)
-
-    def cancel(self, token: int) -> bool:
-        if not self.channel.cancel(token):
-            return False
-        direction = EventDirection.SENT if token in self._unsent_messages else EventDirection.RECEIVED
-        tag, length_bytes = self._unsent_messages.pop(token, (None, 0))
-        self.observer.report(direction, ObservedEventKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
-        return True
 
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
         self.channel.grant_credit(num_messages, nbytes)
@@ -198,9 +185,6 @@ class _ObservedChannel(Channel):
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
         wait = self.channel.next_wait(directions)
         return wait._replace(timeout_s=0.0) if directions & SEND and self._early_events else wait
-
-    def half_close(self) -> None:
-        self.channel.half_close()
 
     def descriptors(self) -> list[int]:
         return self.channel.descriptors()
@@ -221,13 +205,6 @@ class _ObservedChannel(Channel):
     def _progress(self, directions: int) -> list[Event]:
         events = self.channel.progress(directions)
         for event in events:
-            if isinstance(event, MessageSent):
-                message = self._unsent_messages.pop(event.token, None)
-                if message is not None:
-                    tag, length_bytes = message
-                    self.observer.report(
-                        EventDirection.SENT, ObservedEventKind.DEPARTURE, tag=tag, length_bytes=length_bytes
-                    )
             self.observer.report_event(event)
         return events
 

@@ -86,12 +86,6 @@ class MessageReceived(NamedTuple):
     data: Any
 
 
-class MessageSent(NamedTuple):
-    """A submitted message left this process: its parts are not needed any more."""
-
-    token: int
-
-
 class RemoteMemoryUpdated(NamedTuple):
     """The peer exported or retired memory; the argument of `RemoteMemory.apply_update`, in order with the messages."""
 
@@ -110,7 +104,7 @@ class DirectionEnded(NamedTuple):
     directions: int
 
 
-Event: TypeAlias = MessageOffered | MessageReceived | MessageSent | RemoteMemoryUpdated | DirectionEnded
+Event: TypeAlias = MessageOffered | MessageReceived | RemoteMemoryUpdated | DirectionEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,14 +223,14 @@ class Channel(Closable, ABC):
     """The result of `Transport.open_exporter`, if the channel has one from the beginning."""
 
     @abstractmethod
-    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
-        """Queue a message, the bytes of `parts` in order, plain or tagged. Return its token.
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> None:
+        """Queue a message, the bytes of `parts` in order, plain or tagged. `progress` sends it.
 
-        Nothing is copied: the parts must not change until the event `MessageSent`. `progress` sends it.
+        Nothing is copied: the parts must not change while `is_sending`.
         """
 
     def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        """Queue messages, which can't be cancelled; otherwise as `submit` for each."""
+        """Queue messages, as `submit` does each."""
         for message in messages:
             self.submit(message.parts, message.tag)
 
@@ -245,13 +239,6 @@ class Channel(Closable, ABC):
         """Receive an offered message into `destination`, a writable buffer of its length; None allocates one.
 
         Raises `InvalidArgumentError` if the buffer is read-only or has another length.
-        """
-
-    @abstractmethod
-    def cancel(self, token: int) -> bool:
-        """Withdraw a submitted message, or discard an offered one.
-
-        Return False if it can't be cancelled, because a part of it is sent, or all of it.
         """
 
     @abstractmethod
@@ -300,10 +287,6 @@ class Channel(Closable, ABC):
     @abstractmethod
     def wait_description(self) -> str:
         """What `progress` waits for, for the message of a `DeadlineError`."""
-
-    @abstractmethod
-    def half_close(self) -> None:
-        """Send no more messages: after the submitted ones, the peer gets `DirectionEnded` for `RECEIVE`."""
 
     @abstractmethod
     def descriptors(self) -> list[int]:

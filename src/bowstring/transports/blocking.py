@@ -225,9 +225,9 @@ class BlockingChannel(Closable):
     """A channel with blocking calls. One thread may send while another receives; other threads take turns.
 
     Every call fails with `DeadlineError` if nothing is sent or received for `timeout_s`, by default the
-    options', however long a whole message takes; `math.inf` waits for any time. After a `DeadlineError`, `receive` can
-    be called again; `send` has closed the channel if a part of the message was sent. After another error of the
-    connection, all calls raise `ConnectionLostError`.
+    options', however long a whole message takes; `math.inf` waits for any time. `receive` can be called again after a
+    `DeadlineError`. After another error of the connection, and if a message or region could not be sent, all calls
+    raise `ConnectionLostError`.
     """
 
     def __init__(self, transport: Transport, channel: Channel) -> None:
@@ -279,7 +279,8 @@ class BlockingChannel(Closable):
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
         """
         with self._lock(self._send_lock, timeout_s, "send") as deadline:
-            self._send_queued(deadline, self.channel.submit(parts, tag))
+            self.channel.submit(parts, tag)
+            self._send_queued(deadline)
 
     def export(self, region: Region, *, timeout_s: float | None = None) -> ExportedRegion:
         """Export a region; it may be closed afterwards.
@@ -290,7 +291,7 @@ class BlockingChannel(Closable):
             if self.exporter is None:
                 raise InvalidArgumentError("this transport can't export memory")
             exported_region = self.exporter.export(region)
-            self._send_queued(deadline, 0)
+            self._send_queued(deadline)
             return exported_region
 
     def receive(self, *, timeout_s: float | None = None, max_bytes: float = math.inf) -> ReceivedMessage:
@@ -350,10 +351,8 @@ class BlockingChannel(Closable):
                 self._check_open("the call was ended")
                 raise event.error
 
-    def _send_queued(self, deadline: Deadline, token: int | None) -> None:
-        """Send the queue. On an error, withdraw the message with this token; if part of it is sent, or it is 0, the
-        connection fails.
-        """
+    def _send_queued(self, deadline: Deadline) -> None:
+        """Send the queue. After any error the connection fails: the peer must not wait for the rest of a message."""
         channel = self.channel
         try:
             while True:
@@ -367,8 +366,7 @@ class BlockingChannel(Closable):
                     raise deadline.deadline_error(channel.wait_description)
                 self._check_open("send")
         except BaseException as error:
-            if token is not None and not (token and channel.cancel(token)):
-                self._fail(f"in the middle of a message: {error}")
+            self._fail(f"in the middle of a message: {error}")
             raise
 
     @contextmanager
