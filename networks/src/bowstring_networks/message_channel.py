@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from bowstring.dissociated.messages import BytesLike
-from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidArgumentError, LimitError
+from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidArgumentError
 from bowstring.memory.buffer import allocate
 from bowstring.memory.forks import process_token
 from bowstring.transports.base import (
@@ -27,6 +27,7 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     ChannelTraits,
+    Credit,
     DirectionEnded,
     Event,
     Interest,
@@ -78,41 +79,6 @@ def join_small_parts(parts: Sequence[BytesLike], small_bytes: int) -> Iterator[m
         yield view
     if small:
         yield memoryview(small)
-
-
-class Credit:
-    """The messages and bytes that may still be received (`Channel.grant_credit`), and the limits of each message."""
-
-    __slots__ = ("_messages", "_name", "_nbytes", "_options")
-
-    def __init__(self, name: str, options: TransportOptions) -> None:
-        self._name = name
-        self._options = options
-        self._messages = options.credit_messages
-        self._nbytes = options.credit_bytes
-
-    @property
-    def is_available(self) -> bool:
-        """Whether another message may be received."""
-        return self._messages > 0 and self._nbytes > 0
-
-    def grant_credit(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant_credit`."""
-        self._messages += num_messages
-        self._nbytes += nbytes
-
-    def exceeds_eager_bytes(self, tag: int | None, length_bytes: int) -> bool:
-        """Whether a message has to be offered before it is received. Raises `LimitError` if it is too long."""
-        options = self._options
-        limit = options.max_plain_bytes if tag is None else options.max_tagged_bytes
-        if length_bytes > limit:
-            raise LimitError(f"{self._name}: a message of {length_bytes} bytes; at most {limit} are received")
-        return length_bytes > options.eager_bytes
-
-    def consume(self, nbytes: int) -> None:
-        """Use the credit of one message and of `nbytes` bytes, which are 0 for an offer."""
-        self._messages -= 1
-        self._nbytes -= nbytes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -216,14 +182,11 @@ class MessageReceiver(ABC, Generic[M, A]):
 
     def offer_or_receive(self, message: M, events: list[Event]) -> None:
         """Offer a message, or receive it if it is short. Raises `LimitError`."""
-        if self.credit.exceeds_eager_bytes(message.tag, message.length_bytes):
-            # The message takes credit of its number only: its bytes are limited by whoever accepts it.
-            self.credit.consume(0)
+        if self.credit.consume(message.tag, message.length_bytes):
             self._num_offers += 1
             self.offers[self._num_offers] = message
             events.append(MessageOffered(self._num_offers, message.tag, message.length_bytes))
         else:
-            self.credit.consume(message.length_bytes)
             self.receive_eagerly(message, events)
         self.num_taken += 1
 
@@ -327,7 +290,7 @@ class MessageChannel(Channel):
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
         with self._lock:
             had_credit = self._receiver.credit.is_available
-            self._receiver.credit.grant_credit(num_messages, nbytes)
+            self._receiver.credit.grant(num_messages, nbytes)
             if not had_credit:
                 self._timers[RECEIVE].set()  # messages that have arrived already
 

@@ -35,7 +35,7 @@ import numpy.typing as npt
 
 from bowstring.display.objects import repr_options
 from bowstring.dissociated.messages import BytesLike, OutgoingMessage
-from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, ProtocolError
+from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, LimitError, ProtocolError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.transports.tls import TlsOptions
@@ -200,6 +200,46 @@ class Deadline:
     def deadline_error(self, wait_description: str) -> DeadlineError:
         """Return the error of a call whose deadline has passed."""
         return DeadlineError(f"{wait_description}: nothing within {self.timeout_s:g} s")
+
+
+class Credit:
+    """The messages and bytes that a channel may still receive (`Channel.grant_credit`), and the limits of a message."""
+
+    __slots__ = ("_messages", "_name", "_nbytes", "_options")
+
+    def __init__(self, name: str, options: TransportOptions) -> None:
+        self._name = name
+        self._options = options
+        self._messages = options.credit_messages
+        self._nbytes = options.credit_bytes
+
+    @property
+    def is_available(self) -> bool:
+        """Whether another message may be received."""
+        return self._messages > 0 and self._nbytes > 0
+
+    def grant(self, num_messages: int, nbytes: int) -> None:
+        """As `Channel.grant_credit`."""
+        self._messages += num_messages
+        self._nbytes += nbytes
+
+    def consume(self, tag: int | None, length_bytes: int) -> bool:
+        """Use the credit of a message; return whether it has to be offered before it is received.
+
+        Call it before memory is allocated: the peer chose the length. Raises `LimitError` if the message is too long.
+        """
+        options = self._options
+        max_bytes = options.max_plain_bytes if tag is None else options.max_tagged_bytes
+        check_message_length(length_bytes, max_bytes, self._name)
+        self._messages -= 1
+        self._nbytes -= options.credit_bytes_of(length_bytes)
+        return length_bytes > options.eager_bytes
+
+
+def check_message_length(length_bytes: int, max_bytes: float, name: str) -> None:
+    """Raise `LimitError` if a message, received by the channel or call `name`, is too long."""
+    if length_bytes > max_bytes:
+        raise LimitError(f"{name}: a message of {length_bytes} bytes; at most {max_bytes} are received")
 
 
 class Channel(Closable, ABC):

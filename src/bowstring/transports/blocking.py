@@ -24,7 +24,6 @@ from bowstring.errors import (
     ConnectionLostError,
     DeadlineError,
     InvalidArgumentError,
-    LimitError,
 )
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
@@ -44,6 +43,7 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     Transport,
     TransportOptions,
+    check_message_length,
 )
 from bowstring.transports.session import ProtocolCore, RequestMessages, Session, SessionEvent, SessionFailed
 
@@ -332,11 +332,11 @@ class BlockingChannel(Closable):
     def _handle_event(self, event: Event, max_bytes: float) -> ReceivedMessage | None:
         """Process an event of receiving; return the message, if any."""
         if isinstance(event, MessageReceived):
-            _check_length(len(event.data), max_bytes)
+            check_message_length(len(event.data), max_bytes, "receive")
             self.channel.grant_credit(1, self.channel.options.credit_bytes_of(len(event.data)))
             return ReceivedMessage(event.tag, event.data)
         if isinstance(event, MessageOffered):
-            _check_length(event.length_bytes, max_bytes)
+            check_message_length(event.length_bytes, max_bytes, "receive")
             self.channel.accept_offered_message(event.token)
         elif isinstance(event, RemoteMemoryUpdated):
             self.memory.apply_update(event.update)
@@ -412,8 +412,3 @@ class BlockingChannel(Closable):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"ended ({self._failure})" if self._failure else "open"
         return f"<BlockingChannel {state}: {self.channel!r}>"
-
-
-def _check_length(length_bytes: int, max_bytes: float) -> None:
-    if length_bytes > max_bytes:
-        raise LimitError(f"a message of {length_bytes} bytes; at most {max_bytes} are received")

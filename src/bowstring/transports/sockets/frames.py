@@ -17,13 +17,14 @@ from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError, ResourceError
+from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.closable import call_on_error
 from bowstring.memory.iovec import IOV_MAX
 from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
+    Credit,
     Event,
     MessageOffered,
     MessageReceived,
@@ -168,8 +169,7 @@ class FrameParser:
         self.name = name
         self.options = options
         self.frame: IncomingFrame | None = None
-        self.credit_messages = options.credit_messages
-        self.credit_bytes = options.credit_bytes
+        self.credit = Credit(name, options)
         self.is_dialer = self.must_answer_hello = False
         self.has_common_version = True
         self.last_kind: FrameKind | None = None
@@ -180,11 +180,6 @@ class FrameParser:
         self._num_offers = 0
         self._buffer = b""
         self._offset = 0
-
-    @property
-    def has_credit(self) -> bool:
-        """Whether another message may be received."""
-        return self.credit_messages > 0 and self.credit_bytes > 0
 
     @property
     def is_between_frames(self) -> bool:
@@ -199,7 +194,7 @@ class FrameParser:
     @property
     def can_receive(self) -> bool:
         """Whether more bytes can be received."""
-        return self.has_credit if self.frame is None else self.frame.body is not None
+        return self.credit.is_available if self.frame is None else self.frame.body is not None
 
     @property
     def has_buffered_message(self) -> bool:
@@ -248,16 +243,16 @@ class FrameParser:
             if frame is None:
                 if len(self._buffer) - self._offset < FRAME_HEADER.size:
                     break
-                if self.credit_messages <= 0 or self.credit_bytes <= 0:
+                if not self.credit.is_available:
                     return False
                 kind, tag, length_bytes, descriptor = self._parse_header()
                 self.last_kind = kind
-                if length_bytes > self.options.eager_bytes and kind <= TAGGED:
+                message_tag = tag if kind is TAGGED else None
+                if kind <= TAGGED and self.credit.consume(message_tag, length_bytes):
                     frame = self.frame = IncomingFrame(kind, tag, length_bytes, descriptor)
                     self._num_offers += 1
                     frame.token = self._num_offers
-                    self.credit_messages -= 1
-                    events.append(MessageOffered(frame.token, tag if kind is TAGGED else None, length_bytes))
+                    events.append(MessageOffered(frame.token, message_tag, length_bytes))
                     return False
                 # Short frames are copied once, out of the buffer: a view would keep all of it alive as long as the
                 # caller has the message.
@@ -265,9 +260,7 @@ class FrameParser:
                 filled_bytes = len(content)
                 self._offset += filled_bytes
                 if filled_bytes == length_bytes and kind <= TAGGED:
-                    self.credit_messages -= 1
-                    self.credit_bytes -= length_bytes
-                    events.append(MessageReceived(tag if kind is TAGGED else None, memoryview(content)))
+                    events.append(MessageReceived(message_tag, memoryview(content)))
                     continue
                 frame = self.frame = IncomingFrame(kind, tag, length_bytes, descriptor)
                 frame.filled_bytes = filled_bytes
@@ -320,9 +313,6 @@ class FrameParser:
         """Report a complete frame."""
         kind = frame.kind
         if kind <= TAGGED:
-            if not frame.token:
-                self.credit_messages -= 1
-                self.credit_bytes -= frame.length_bytes
             events.append(MessageReceived(frame.tag if kind is TAGGED else None, frame.body))
         elif kind is FrameKind.HELLO:
             self._check_version(frame)
@@ -345,9 +335,6 @@ class FrameParser:
             return kind, tag, length_bytes, self._take_descriptor(kind, descriptors)
         if kind is PLAIN and tag:
             raise ProtocolError(f"{self.name}: a plain message with the tag {tag}")
-        limit = self.options.max_tagged_bytes if kind is TAGGED else self.options.max_plain_bytes
-        if length_bytes > limit:
-            raise LimitError(f"{self.name}: a message of {length_bytes} bytes; at most {limit} are received")
         return kind, tag, length_bytes, self._take_descriptor(kind, descriptors) if descriptors else -1
 
     def _take_descriptor(self, kind: FrameKind, num_announced: int) -> int:

@@ -109,8 +109,7 @@ class StreamChannel(Channel):
         self._parser.accept_offered_message(token, destination)
 
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
-        self._parser.credit_messages += num_messages
-        self._parser.credit_bytes += nbytes
+        self._parser.credit.grant(num_messages, nbytes)
 
     def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         events: list[Event] = []
