@@ -70,11 +70,6 @@ class ObservedTransport(Transport):
     def address_scope(self, address: str) -> str | None:
         return self._transport.address_scope(address)
 
-    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
-        assert isinstance(channel, _ObservedChannel)
-        exporter = self._transport.open_exporter(channel.channel)
-        return None if exporter is None else _ObservedExporter(exporter, channel)
-
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
         assert isinstance(channel, _ObservedChannel)
         return self._transport.open_remote_memory(channel.channel, remote_handle)
@@ -138,7 +133,8 @@ class _ObservedChannel(Channel):
 
     @property
     def exporter(self) -> MemoryExporter | None:  # type: ignore[override]
-        return self.channel.exporter
+        exporter = self.channel.exporter
+        return None if exporter is None else _ObservedExporter(exporter, self)
 
     @property
     def is_sending(self) -> bool:

@@ -260,7 +260,7 @@ class Channel(Closable, ABC):
     is_connected: bool = True
     """False while a dialed channel connects. Messages can be submitted meanwhile."""
     exporter: MemoryExporter | None = None
-    """The result of `Transport.open_exporter`, if the channel has one from the beginning."""
+    """Exports memory to the peer; None if bodies have to be sent as bytes."""
 
     @abstractmethod
     def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> None:
@@ -590,10 +590,6 @@ class Transport(ABC):
         Raises `ConnectionLostError` if there is no listener, `InvalidArgumentError` for an address that is not valid,
         `AccessDeniedError`, `ResourceError`; or the channel reports them as `DirectionEnded`.
         """
-
-    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
-        """Return the exporter of a channel's memory; None if bodies have to be sent as bytes."""
-        return channel.exporter
 
     @abstractmethod
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:

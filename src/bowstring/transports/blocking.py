@@ -232,7 +232,7 @@ class BlockingChannel(Closable):
 
     def __init__(self, transport: Transport, channel: Channel) -> None:
         self.channel = channel
-        self.exporter = transport.open_exporter(channel)
+        self.exporter = channel.exporter
         self.memory: Any = transport.open_remote_memory(channel, None)
         """The memory that the peer exported, as of the last received message."""
         # Events that a call did not process: it returns one message, or fails at its deadline.

@@ -111,7 +111,7 @@ class ExportingConnectionPair:
                 self.client.progress()
                 accepted = listener.accept()
             self.server = accepted[0]
-            exporter = transport.open_exporter(self.server)
+            exporter = self.server.exporter
             memory = transport.open_remote_memory(self.client, listener.remote_handle)
         assert exporter is not None
         assert memory is not None

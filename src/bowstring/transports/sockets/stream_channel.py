@@ -48,6 +48,7 @@ from bowstring.transports.sockets.frames import (
 _MIN_FILE_BYTES = 1 << 14
 # A fast peer must not keep the other clients of a loop from their turn: at most some milliseconds each.
 _CALLS_PER_PROGRESS, _SENT_BYTES_PER_PROGRESS = 16, 1 << 22
+_HELLO: OutgoingFrame = (FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))
 # The errors of a socket that its peer, or another thread, has ended.
 _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 
@@ -96,14 +97,15 @@ class StreamChannel(Channel):
         return f"{self._name}: receiving, {position}"
 
     def submit(self, parts: Sequence[Any], tag: int | None = None) -> None:
-        if self._parser.must_answer_hello:
-            self._answer_hello()
-        self._queue.submit([_message_frame(tag, parts)])
+        self.submit_frames([_message_frame(tag, parts)])
 
     def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        if self._parser.must_answer_hello:
-            self._answer_hello()
-        self._queue.submit([_message_frame(message.tag, message.parts) for message in messages])
+        self.submit_frames([_message_frame(message.tag, message.parts) for message in messages])
+
+    def submit_frames(self, frames: Sequence[OutgoingFrame], region: Region | None = None) -> None:
+        """Queue frames, the first with the descriptor of `region`, which has to stay open until it is sent."""
+        self._answer_hello()
+        self._queue.submit(frames, region)
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
         self._parser.accept_offered_message(token, destination)
@@ -195,10 +197,12 @@ class StreamChannel(Channel):
         """Answer the HELLO of a peer that dialed, before the first other frame."""
         if self._parser.must_answer_hello:
             self._parser.must_answer_hello = False
-            self._submit_hello()
+            self._queue.submit([_HELLO])
 
-    def _submit_hello(self) -> None:
-        self._queue.submit([(FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))])
+    def _dial(self) -> None:
+        """Begin as the end that dialed, with a HELLO."""
+        self._parser.is_dialer = True
+        self._queue.submit([_HELLO])
 
     def _send(self, events: list[Event]) -> None:
         end_bytes = self.bytes_sent + _SENT_BYTES_PER_PROGRESS

@@ -68,8 +68,7 @@ class TcpChannel(StreamChannel):
 
     def start_connecting(self, connector: TcpConnector) -> None:
         """Use a connection that is being made. The first frame is a HELLO."""
-        self._parser.is_dialer = True
-        self._submit_hello()
+        self._dial()
         self.is_connected = False
         self._connector = connector
 
