@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from bowstring.dissociated.messages import BytesLike, OutgoingMessage
+from bowstring.dissociated.messages import BytesLike
 from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
@@ -161,10 +161,6 @@ class _ObservedChannel(Channel):
             self._early_events += self._progress(SEND)
         self.observer.report_submission(parts, tag)
         self.channel.submit(parts, tag)
-
-    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        for message in messages:
-            self.submit(message.parts, message.tag)
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
         self.channel.accept_offered_message(token, destination)

@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.display.objects import repr_options
-from bowstring.dissociated.messages import BytesLike, OutgoingMessage
+from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, LimitError, ProtocolError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
@@ -268,11 +268,6 @@ class Channel(Closable, ABC):
 
         Nothing is copied: the parts must not change while `is_sending`.
         """
-
-    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        """Queue messages, as `submit` does each."""
-        for message in messages:
-            self.submit(message.parts, message.tag)
 
     @abstractmethod
     def accept_offered_message(self, token: int, destination: Any = None) -> None:

@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 import numpy as np
 import pytest
 
-from bowstring.dissociated.messages import OutgoingMessage
 from bowstring.errors import (
     ClosedError,
     ConnectionLostError,
@@ -489,9 +488,8 @@ class TransportConformance(ExportedMemoryConformance, ConnectedPairs):
     def test_messages_that_are_submitted_together_arrive_one_by_one(self) -> None:
         lengths = [0, 10, 300, 5000, 20, 30_000, 0, 7]
         with self._connect_channels() as (one, other):
-            one.submit_all(
-                [OutgoingMessage(tag or None, (bytes([tag]) * n, b"!"), n + 1) for tag, n in enumerate(lengths)]
-            )
+            for tag, length in enumerate(lengths):
+                one.submit((bytes([tag]) * length, b"!"), tag or None)
             assert one.is_sending
             one.submit([b"next"], 9)
             events = transfer_until_events(one, other, MessageReceived, count=len(lengths) + 1)

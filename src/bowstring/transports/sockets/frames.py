@@ -13,7 +13,7 @@ import mmap
 import os
 import struct
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -68,8 +68,6 @@ _REGION_BODY_BYTES = {FrameKind.REGION: REGION_BODY.size, FrameKind.RETIRE: 0, *
 # Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
 PLAIN, TAGGED = FrameKind.PLAIN, FrameKind.TAGGED
 
-OutgoingFrame: TypeAlias = tuple[FrameKind, int, Sequence[Any]]
-"""The kind, the tag and the parts of a frame to send."""
 FramePart: TypeAlias = bytes | memoryview | FileRange
 """An entry of a queue: bytes, or bytes of a file."""
 _BYTE_LENGTH_TYPES = (bytes, FileRange)
@@ -86,24 +84,18 @@ class FrameQueue:
         self.queued_bytes = 0
         """The number of bytes that have not been sent."""
 
-    def submit(self, frames: Iterable[OutgoingFrame], region: Region | None = None) -> None:
-        """Queue frames, the first with the descriptor of `region`."""
-        joined: list[Any] = []
-        for kind, tag, parts in frames:
-            # Small messages are bytes, which need no view.
-            views = [part if type(part) in _BYTE_LENGTH_TYPES else memoryview(part).cast("B") for part in parts]
-            length_bytes = sum(map(len, views))
-            self.queued_bytes += FRAME_HEADER.size + length_bytes
-            joined.append(FRAME_HEADER.pack(MAGIC, kind, region is not None, 0, tag, length_bytes))
-            # Consecutive small messages become one buffer of a vectored call.
-            if length_bytes <= _MAX_JOINED_BYTES and FileRange not in map(type, views):
-                joined += views
-            else:
-                self._entries.append((b"".join(joined), region))
-                self._entries.extend((view, None) for view in views if view)
-                region, joined = None, []
-        if joined:
-            self._entries.append((b"".join(joined), region))
+    def submit(self, kind: FrameKind, tag: int, parts: Sequence[Any], region: Region | None = None) -> None:
+        """Queue a frame, with the descriptor of `region` if given."""
+        # Small messages are bytes, which need no view.
+        views = [part if type(part) in _BYTE_LENGTH_TYPES else memoryview(part).cast("B") for part in parts]
+        length_bytes = sum(map(len, views))
+        self.queued_bytes += FRAME_HEADER.size + length_bytes
+        header = FRAME_HEADER.pack(MAGIC, kind, region is not None, 0, tag, length_bytes)
+        if length_bytes <= _MAX_JOINED_BYTES and FileRange not in map(type, views):
+            self._entries.append((b"".join((header, *views)), region))
+        else:
+            self._entries.append((header, region))
+            self._entries.extend((view, None) for view in views if view)
 
     def next_file(self) -> FileRange | None:
         """The range of a file to send next, if any."""

@@ -10,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from bowstring.dissociated.messages import OutgoingMessage
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -41,14 +40,12 @@ from bowstring.transports.sockets.frames import (
     FrameKind,
     FrameParser,
     FrameQueue,
-    OutgoingFrame,
 )
 
 # sendfile needs a call of its own for each body: shorter ones are read and sent with others.
 _MIN_FILE_BYTES = 1 << 14
 # A fast peer must not keep the other clients of a loop from their turn: at most some milliseconds each.
 _CALLS_PER_PROGRESS, _SENT_BYTES_PER_PROGRESS = 16, 1 << 22
-_HELLO: OutgoingFrame = (FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))
 # The errors of a socket that its peer, or another thread, has ended.
 _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 
@@ -97,15 +94,12 @@ class StreamChannel(Channel):
         return f"{self._name}: receiving, {position}"
 
     def submit(self, parts: Sequence[Any], tag: int | None = None) -> None:
-        self.submit_frames([_message_frame(tag, parts)])
+        self.submit_frame(PLAIN if tag is None else TAGGED, tag or 0, parts)
 
-    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        self.submit_frames([_message_frame(message.tag, message.parts) for message in messages])
-
-    def submit_frames(self, frames: Sequence[OutgoingFrame], region: Region | None = None) -> None:
-        """Queue frames, the first with the descriptor of `region`, which has to stay open until it is sent."""
+    def submit_frame(self, kind: FrameKind, tag: int, parts: Sequence[Any], region: Region | None = None) -> None:
+        """Queue a frame, with the descriptor of `region`, which has to stay open until it is sent."""
         self._answer_hello()
-        self._queue.submit(frames, region)
+        self._queue.submit(kind, tag, parts, region)
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
         self._parser.accept_offered_message(token, destination)
@@ -197,12 +191,15 @@ class StreamChannel(Channel):
         """Answer the HELLO of a peer that dialed, before the first other frame."""
         if self._parser.must_answer_hello:
             self._parser.must_answer_hello = False
-            self._queue.submit([_HELLO])
+            self._submit_hello()
 
     def _dial(self) -> None:
         """Begin as the end that dialed, with a HELLO."""
         self._parser.is_dialer = True
-        self._queue.submit([_HELLO])
+        self._submit_hello()
+
+    def _submit_hello(self) -> None:
+        self._queue.submit(FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))
 
     def _send(self, events: list[Event]) -> None:
         end_bytes = self.bytes_sent + _SENT_BYTES_PER_PROGRESS
@@ -274,7 +271,3 @@ class StreamChannel(Channel):
     def __del__(self) -> None:
         if hasattr(self, "_lost_directions"):
             self.close()
-
-
-def _message_frame(tag: int | None, parts: Sequence[Any]) -> OutgoingFrame:
-    return PLAIN if tag is None else TAGGED, tag or 0, parts

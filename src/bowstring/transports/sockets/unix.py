@@ -233,7 +233,7 @@ class RegionExporter(MemoryExporter):
         body = REGION_BODY.pack(region.size_bytes, region.is_sealed)
         # Of its own description: else one peer could unlock an arena's memory for all.
         region = region if region.is_sealed else region.reopen()
-        self._channel.submit_frames([(FrameKind.REGION, index, (body,))], region)
+        self._channel.submit_frame(FrameKind.REGION, index, (body,), region)
         self._channel.num_regions_sent += 1
         return ExportedRegion(encode_region_address(index, 0), index)
 
@@ -241,7 +241,7 @@ class RegionExporter(MemoryExporter):
         count = self._channel.num_regions_sent
         if not 0 <= exported_region.index < count:
             raise InvalidArgumentError(f"region {exported_region.index}: this end has sent {count} regions")
-        self._channel.submit_frames([(FrameKind.RETIRE, exported_region.index, ())])
+        self._channel.submit_frame(FrameKind.RETIRE, exported_region.index, ())
 
     def check_capacity(self, num_regions: int) -> None:
         num_sent = self._channel.num_regions_sent
