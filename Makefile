@@ -8,8 +8,10 @@ DEMO_READY := $(VENV)/.ready-demo
 DEMO_EXTRAS := cli,spark
 TRAINING_EXTRAS := test,training
 TRAINING_TESTS := tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md
-NETWORKS := -e './networks[flight,ucx]'
-CODE := $(wildcard src tests networks examples/demo benchmarks fuzz docs/*.py conftest.py)
+# What the tests need besides the extras of bowstring, and all distributions of this repository.
+TESTING := -e ./testing
+DISTRIBUTIONS := -e './networks[flight,ucx]' $(TESTING)
+CODE := $(wildcard src tests networks testing examples/demo benchmarks fuzz docs/*.py conftest.py)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-spark test-training thorough lint check format docs bench fuzz soak dist venv clean
@@ -53,7 +55,7 @@ soak: $(READY) ## Run servers and clients for an hour; ARGS='--time 60' limits t
 
 dist: $(READY) ## Build the wheels and the source distributions into dist/.
 	@$(BIN)/python -m hatchling build
-	@cd networks && $(abspath $(BIN))/python -m hatchling build -d ../dist
+	@for folder in networks testing; do (cd $$folder && $(abspath $(BIN))/python -m hatchling build -d ../dist) || exit 1; done
 
 venv: $(READY) ## Create build/venv.
 
@@ -61,15 +63,15 @@ test-spark: build/spark-$(VERSION)/.ready ## Run the Spark tests with another Py
 	@build/spark-$(VERSION)/bin/python -m pytest -n 2 tests/spark $(ARGS)
 
 build/spark-%/.ready: VENV = build/spark-$*
-build/spark-%/.ready: pyproject.toml
-	$(call install,test,'pyspark==$*')
+build/spark-%/.ready: pyproject.toml testing/pyproject.toml
+	$(call install,test,$(TESTING) 'pyspark==$*')
 
 test-training: build/training/.ready ## Run the tests of data sets with PyTorch, XGBoost, LightGBM, scikit-learn.
 	@build/training/bin/python -m pytest -n 2 --thorough $(TRAINING_TESTS) $(ARGS)
 
 build/training/.ready: VENV = build/training
-build/training/.ready: pyproject.toml
-	$(call install,$(TRAINING_EXTRAS))
+build/training/.ready: pyproject.toml testing/pyproject.toml
+	$(call install,$(TRAINING_EXTRAS),$(TESTING))
 
 # The extras of the demo are among those of dev. pip adds what the virtual environment lacks.
 define install
@@ -83,8 +85,8 @@ define install
 	@touch $@
 endef
 
-$(READY): pyproject.toml networks/pyproject.toml
-	$(call install,dev,$(NETWORKS))
+$(READY): pyproject.toml networks/pyproject.toml testing/pyproject.toml
+	$(call install,dev,$(DISTRIBUTIONS))
 	@touch $(DEMO_READY)
 
 $(DEMO_READY): pyproject.toml

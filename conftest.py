@@ -42,7 +42,7 @@ def _leave_folder(namespace: dict[str, Any]) -> None:
 
 pytest_collect_file = Sybil(
     parsers=[PythonCodeBlockParser(), SkipParser()],
-    patterns=["README.md", "networks/README.md", "docs/*.md", "docs/**/*.md"],
+    patterns=["README.md", "networks/README.md", "testing/README.md", "docs/*.md", "docs/**/*.md"],
     setup=_enter_empty_folder,
     teardown=_leave_folder,
 ).pytest()

@@ -30,6 +30,7 @@ ROOT_PAGES = {
     "contributing.md": "CONTRIBUTING.md",
     "security-policy.md": "SECURITY.md",
     "reference/networks.md": "networks/README.md",
+    "reference/testing.md": "testing/README.md",
 }
 # Public modules outside of the packages with a stub.
 MODULES = (
@@ -42,6 +43,8 @@ MODULES = (
     "bowstring_networks.ucx.transport",
     "bowstring_networks.fabric.transport",
     "bowstring_networks.cuda.transport",
+    "bowstring_testing.strategies",
+    "bowstring_testing.transport_conformance",
 )
 _LINK = re.compile(r"\[((?:[^][]|\[[^][]*\])*)\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]+)?( \"[^\"]*\")?\)")
 

@@ -90,7 +90,7 @@ def shared_folder() -> Path:
 @pytest.fixture
 def no_descriptor_is_left() -> Iterator[None]:
     """Assert that the test and its other fixtures close each descriptor that they open."""
-    from bowstring.testing.descriptors import assert_descriptors_closed
+    from bowstring_testing.descriptors import assert_descriptors_closed
 
     with assert_descriptors_closed():
         yield

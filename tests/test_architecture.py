@@ -20,7 +20,7 @@ PAGE = (REPOSITORY / "docs" / "development" / "architecture.md").read_text(encod
 
 # bowstring/__init__.py belongs to no sub-package, nor does the module that all tables of exports import.
 ROOT = "bowstring"
-IMPORTERS_OF_ROOT = {"cli", "testing"}
+IMPORTERS_OF_ROOT = {"cli"}
 LAZY_EXPORTS = "bowstring._lazy_exports"
 
 
@@ -84,7 +84,7 @@ THIRD_PARTY = {
 
 @cache
 def packages() -> set[str]:
-    return {package for pair in IMPORTS for package in pair} | {"testing"}
+    return {package for pair in IMPORTS for package in pair}
 
 
 @cache
@@ -195,9 +195,9 @@ def wrong_direction(statement: Import) -> bool:
     if target == ROOT:
         is_export_table = statement.target == LAZY_EXPORTS and statement.path.name == "__init__.py"
         return not is_export_table and statement.package not in IMPORTERS_OF_ROOT
-    if target == "testing" or statement.package == ROOT:
+    if statement.package == ROOT:
         return module_name(statement.path) != "_lazy_exports" or target not in ("fork_safe_imports", "pyarrow_names")
-    return statement.package != "testing" and (target, statement.package) not in IMPORTS
+    return (target, statement.package) not in IMPORTS
 
 
 def is_hidden_in_function(statement: Import) -> bool:
@@ -259,7 +259,7 @@ def imports_higher_layer(statement: Import) -> bool:
 
 def is_misplaced(statement: Import) -> bool:
     name = statement.target.partition(".")[0]
-    if name == "bowstring" or name in sys.stdlib_module_names or statement.package == "testing":
+    if name == "bowstring" or name in sys.stdlib_module_names:
         return False
     return statement.package not in THIRD_PARTY.get(name, set())
 
@@ -365,7 +365,6 @@ def test_no_two_public_classes_have_the_same_name() -> None:
         ("from bowstring._lazy_exports import attach_lazy_exports", "ipc/stream.py"),
         ("def function():\n    import bowstring.cli.main", "spark/publication.py"),
         ("from bowstring.arrays.array import Array", "interop/c_data.py"),
-        ("from bowstring.testing import strategies", "cli/info.py"),
         ("if TYPE_CHECKING:\n    pass\nelse:\n    import bowstring.arrays", "memory/buffer.py"),
     ],
 )
@@ -382,7 +381,6 @@ def test_an_import_in_the_wrong_direction_is_detected(source: str, path: str) ->
         ("from bowstring.interop import c_data", "arrays/record_batch.py"),
         ("import bowstring", "cli/doctor.py"),
         ("from bowstring._lazy_exports import attach_lazy_exports", "ipc/__init__.py"),
-        ("from bowstring.testing import strategies", "testing/conformance.py"),
     ],
 )
 def test_an_import_in_the_declared_direction_is_allowed(source: str, path: str) -> None:
@@ -406,6 +404,7 @@ def test_imports_under_type_checking_are_not_counted() -> None:
         ("import struct", "flatbuf/reader.py", False),
         ("importlib.import_module('pyarrow')", "ipc/api.py", True),
         ("def function():\n    from bowstring_networks.flight import FlightServer", "sharing/server/server.py", True),
+        ("from bowstring_testing import strategies", "cli/info.py", True),
     ],
 )
 def test_a_misplaced_third_party_package_is_detected(source: str, path: str, misplaced: bool) -> None:

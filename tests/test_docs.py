@@ -22,18 +22,20 @@ import pytest
 
 import bowstring
 import bowstring_networks
+import bowstring_testing
 from bowstring import datasets, ipc, sharing
 
 pytest_plugins = ["pytester"]
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-PAGES = sorted([*REPOSITORY.glob("*.md"), *REPOSITORY.glob("networks/*.md"), *REPOSITORY.glob("docs/**/*.md")])
+PAGES = sorted(
+    page for pattern in ("*.md", "networks/*.md", "testing/*.md", "docs/**/*.md") for page in REPOSITORY.glob(pattern)
+)
 WITHOUT_EXAMPLE = {
     *(f"bowstring.spark.{name}" for name in ("publish", "publish_stream", "register", "session", "set_java_home")),
     *(f"bowstring.spark.{name}" for name in ("PublishedFrame", "read", "vacuum", "write")),
     "bowstring.follow_published",
     *(f"bowstring.sharing.{name}" for name in ("DeviceTable", "device_table")),
-    *(f"bowstring.testing.{name}Conformance" for name in ("ExportedMemory", "Transport")),
 }
 """They need Spark, a GPU, or a class that implements them."""
 METHODS_WITHOUT_EXAMPLE = {
@@ -137,6 +139,7 @@ def test_every_public_method_has_or_inherits_a_docstring() -> None:
     for info in (
         *pkgutil.walk_packages(bowstring.__path__, "bowstring."),
         *pkgutil.walk_packages(bowstring_networks.__path__, "bowstring_networks."),
+        *pkgutil.walk_packages(bowstring_testing.__path__, "bowstring_testing."),
     ):
         is_optional = info.name in ("bowstring.datasets.torch", "bowstring.datasets.ray")
         if is_optional and importlib.util.find_spec(info.name.rpartition(".")[2]) is None:

@@ -28,7 +28,6 @@ SUBPACKAGES = (
     "sharing",
     "spark",
     "tensors",
-    "testing",
     "types",
 )
 LAZY = (

@@ -19,11 +19,12 @@ echo "the end of $*"
 case "$*" in *"$FAILS"*) exit 1; esac
 """
 DEMO = ["-m pip install -q --disable-pip-version-check -e .[cli,spark]"]
+TRAINING_PACKAGES = [DEMO[0].replace("cli,spark", "test,training") + " -e ./testing"]
 TRAINING = (
     "-m pytest -n 2 --thorough "
     "tests/datasets tests/spark/test_training.py src/bowstring/datasets docs/reference/datasets.md docs/tutorial.md"
 )
-DEV = ["-m pip install -q --disable-pip-version-check -e .[dev] -e ./networks[flight,ucx]"]
+DEV = ["-m pip install -q --disable-pip-version-check -e .[dev] -e ./networks[flight,ucx] -e ./testing"]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_training_loops_are_tested_in_an_environment_of_their_own(tmp_path: Path
     run(tmp_path, ["make", "-s", "test-training"])
     lines = recorded_commands(tmp_path)
     assert lines[-1].strip() == TRAINING
-    assert [line for line in lines if "-m pip" in line] == [DEMO[0].replace("cli,spark", "test,training")]
+    assert [line for line in lines if "-m pip" in line] == TRAINING_PACKAGES
     assert not (tmp_path / ".venv").exists()
 
 
@@ -107,8 +108,8 @@ def copy_makefile(folder: Path) -> None:
     """Copy what `make` needs, and the Python: it fails if its arguments contain `$FAILS`."""
     if shutil.which("make") is None:
         pytest.skip("requires make")
-    (folder / "networks").mkdir()
-    for name in ("Makefile", "pyproject.toml", "networks/pyproject.toml"):
+    for name in ("Makefile", "pyproject.toml", "networks/pyproject.toml", "testing/pyproject.toml"):
+        (folder / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, folder / name)
     (folder / "python").write_text(PYTHON)
     (folder / "python").chmod(0o755)

@@ -33,7 +33,7 @@ def list_files(*folders: str) -> list[str]:
 def copy_sources(target: Path, seconds: int, mode: int) -> None:
     """Copy what is under version control, with this time of modification and these permissions."""
     for name in list_files():
-        if name.startswith(("src/", "docs/", "networks/")) or "/" not in name:
+        if name.startswith(("src/", "docs/", "networks/", "testing/")) or "/" not in name:
             (target / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(REPOSITORY / name, target / name)
             (target / name).chmod(mode)
@@ -61,12 +61,6 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> list[list[Path]]:
         build(folders[0], TZ="UTC", PYTHONHASHSEED="1"),
         build(folders[1], TZ="Asia/Tokyo", PYTHONHASHSEED="2"),
     ]
-
-
-@pytest.fixture(scope="module")
-def networks(distributions: list[list[Path]]) -> list[Path]:
-    """The wheel and the source distribution of the networks."""
-    return build(distributions[0][0].parents[1] / "networks")
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +114,18 @@ def test_the_long_description_has_no_relative_links(metadata: Message) -> None:
     assert ".example" not in description + "".join(metadata.get_all("Project-URL") or [])
 
 
-def test_the_networks_are_a_distribution_of_this_version_with_modules_and_no_relative_links(
-    networks: list[Path], metadata: Message
+@pytest.mark.parametrize(
+    ("folder", "module"), [("networks", "ucx/transport.py"), ("testing", "transport_conformance.py")]
+)
+def test_the_other_distributions_have_this_version_their_modules_and_no_relative_links(
+    distributions: list[list[Path]], metadata: Message, folder: str, module: str
 ) -> None:
-    with zipfile.ZipFile(next(path for path in networks if path.suffix == ".whl")) as wheel:
+    paths = build(distributions[0][0].parents[1] / folder)
+    with zipfile.ZipFile(next(path for path in paths if path.suffix == ".whl")) as wheel:
         names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    assert names == {name.removeprefix("networks/src/") for name in list_files("networks/src")}
-    assert {"bowstring_networks/py.typed", "bowstring_networks/ucx/transport.py"} <= names
-    own = read_metadata(networks)
+    assert names == {name.removeprefix(f"{folder}/src/") for name in list_files(f"{folder}/src")}
+    assert {f"bowstring_{folder}/py.typed", f"bowstring_{folder}/{module}"} <= names
+    own = read_metadata(paths)
     assert own["Version"] == metadata["Version"]
     assert f"bowstring=={metadata['Version']}" in (own.get_all("Requires-Dist") or [])
     assert relative_links(own) == []

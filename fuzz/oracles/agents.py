@@ -19,11 +19,11 @@ from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.agent.memory_budget import MemoryRequest
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.uris import ERROR_DATA
-from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.frames import HELLO_BODY, REGION_BODY, VERSION, FrameKind
 from bowstring.transports.sockets.unix import UNIX, UnixListener
+from bowstring_testing.descriptors import count_open_descriptors
 from fuzz.expectations import expect
 from fuzz.frames import EditableFrame, build_frame, encode_frames, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, send_segment, split_segments

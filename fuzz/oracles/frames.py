@@ -17,7 +17,6 @@ import bowstring as bs
 from bowstring.errors import ConnectionLostError, InvalidArgumentError
 from bowstring.memory.region import Region
 from bowstring.sharing.stored_parts import store_in_region
-from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -25,19 +24,19 @@ from bowstring.transports.base import (
     Event,
     MessageOffered,
     MessageReceived,
-    MessageSent,
     RemoteMemoryUpdated,
     TransportOptions,
 )
 from bowstring.transports.sockets.frames import FrameKind
 from bowstring.transports.sockets.tcp_channel import TcpChannel
 from bowstring.transports.sockets.unix import UnixChannel
+from bowstring_testing.descriptors import count_open_descriptors
 from fuzz.expectations import expect
 from fuzz.frames import parse_frames
 
 TABLE = bs.table({"n": [1, 2, None], "s": ["a", "bc", ""]})
 """What the recorded sessions serve."""
-TCP, DISCARD = 1, 8
+TCP = 1
 """Bits of the options."""
 _PIECE_BYTES = (1 << 16, 1000, 24, 7)
 _MAX_PIECES = 500
@@ -92,36 +91,32 @@ def _receive(options: int, received: bytes, size_bytes: int) -> list[tuple[Any, 
         for segment, descriptors in split_segments(options, received):
             for start in range(0, len(segment), size_bytes):
                 send_segment(peer, segment[start : start + size_bytes], [] if start else descriptors)
-                _progress(channel, options, events)
+                _progress(channel, events)
                 if events and events[-1][0] == "lost":
                     return events
         peer.shutdown(socket.SHUT_WR)
-        _progress(channel, options, events)
+        _progress(channel, events)
     expect(bool(events) and events[-1][0] == "lost", "the end of the connection is not reported")
     return events
 
 
-def _progress(channel: Channel, options: int, events: list[tuple[Any, ...]]) -> None:
+def _progress(channel: Channel, events: list[tuple[Any, ...]]) -> None:
     """Receive all that has arrived."""
     while True:
         before = channel.bytes_received
         reported = channel.progress(RECEIVE)
-        # The answer to a HELLO is sent before the end of the connection is reported.
-        events += [_describe(channel, options, event) for event in reported if not isinstance(event, MessageSent)]
+        events += [_describe(channel, event) for event in reported]
         if not reported and channel.bytes_received == before and channel.next_wait(RECEIVE).timeout_s:
             return
 
 
-def _describe(channel: Channel, options: int, event: Event) -> tuple[Any, ...]:
+def _describe(channel: Channel, event: Event) -> tuple[Any, ...]:
     """Process an event as a session does; return what can be compared."""
     if isinstance(event, MessageReceived):
         channel.grant_credit(1, len(event.data))
         return "received", event.tag, bytes(event.data)
     if isinstance(event, MessageOffered):
-        if options & DISCARD:
-            channel.cancel(event.token)
-        else:
-            channel.accept_offered_message(event.token)
+        channel.accept_offered_message(event.token)
         return "offered", event.tag, event.length_bytes
     if isinstance(event, RemoteMemoryUpdated):
         region = event.update.region

@@ -27,12 +27,12 @@ from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.memory.region import Region
 from bowstring.sharing.client.connection import Connection, Stream
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, Ticket
-from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.regions import encode_region_address
 from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.sockets.unix import UNIX
+from bowstring_testing.transport_conformance import run_in_thread
 from fuzz.expectations import LIMITS, expect
 from fuzz.oracles.partial_reads import expect_equal, read_batches
 from tests.transports.blocking import send_message

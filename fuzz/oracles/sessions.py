@@ -31,7 +31,6 @@ from bowstring.sharing.uris import (
     create_server_uri,
     format_dataset_uri,
 )
-from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import dial
 from bowstring.transports.registry import find_transport
@@ -39,6 +38,7 @@ from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.sockets.frames import HELLO_BODY, VERSION, FrameKind
 from bowstring.transports.sockets.tcp_address import parse_address
 from bowstring.transports.sockets.unix import encode_unix_address, random_abstract_address
+from bowstring_testing.descriptors import count_open_descriptors
 from fuzz.expectations import ExpectationError, expect
 from fuzz.frames import EditableFrame, build_frame, encode_frames, parse_frames
 from fuzz.oracles.frames import TABLE, TCP, passed_region, send_segment, split_segments

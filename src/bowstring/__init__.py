@@ -14,8 +14,7 @@ This package exports the names of everyday use:
 Everything else is in sub-packages, which are imported on first use: `compute` (sums, comparisons and other functions),
 `datasets` (training loops), `datatypes` (type classes, extension types), `errors`, `feather` (whole files),
 `inspection`, `ipc` (readers, writers, options, tools for files), `memory`, `sharing` (servers, handles), `spark`,
-`tensors`, `testing` and `types`. Apart from a few names of `pyarrow.ipc`, a name is public in one
-place.
+`tensors` and `types`. Apart from a few names of `pyarrow.ipc`, a name is public in one place.
 
 `import bowstring` loads nothing, not even NumPy.
 """

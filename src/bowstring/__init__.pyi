@@ -10,7 +10,6 @@ from bowstring import (
     sharing as sharing,
     spark as spark,
     tensors as tensors,
-    testing as testing,
     types as types,
 )
 from bowstring.arrays.array import Array as Array, concat_arrays as concat_arrays

@@ -13,7 +13,7 @@ from hypothesis import assume, given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.errors import BowstringError
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 
 
 def raises(function: Callable[[], Any], *errors: type[Exception]) -> bool:

@@ -16,7 +16,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests import integration_json
 from tests.cases import CASES, LONG, Case
 

@@ -32,7 +32,7 @@ from bowstring.io.byte_ranges import FetchedRanges, merge_spans
 from bowstring.io.range_source import RangeSource
 from bowstring.ipc.api import open_any
 from bowstring.ipc.remote_file import RemoteFileReader
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.ipc import samples
 from tests.ipc.remote_stores import CountingFile, Site, SlowFileSystem, serve_files
 

@@ -21,7 +21,7 @@ import bowstring as bs
 from bowstring import errors
 from bowstring.ipc.api import open_any
 from bowstring.ipc.message import CONTINUATION, FILE_START
-from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.ipc import samples
 from tests.ipc.formats import ENCODERS, EVERY_FORMAT, OPENERS
 

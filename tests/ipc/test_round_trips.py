@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.datatypes import types as t
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.ipc.formats import EVERY_FORMAT, OPENERS, PYARROW_OPENERS, PYARROW_WRITERS, WRITERS
 
 

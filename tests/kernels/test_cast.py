@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.errors import TypeMismatchError
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.cases import CASES, Case
 from tests.kernels.ml_values import MATRIX_TYPE, VECTOR_TYPE
 

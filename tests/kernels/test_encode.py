@@ -11,7 +11,7 @@ from hypothesis import given, settings
 
 import bowstring as bs
 from bowstring.datatypes.types import Union
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.cases import CASES, Case
 
 ENCODED = ("dictionary<", "run_end_encoded<", "null")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.cases import CASES, Case
 
 EVERY_CASE = pytest.mark.parametrize("case", CASES, ids=str)

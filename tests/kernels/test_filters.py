@@ -21,7 +21,7 @@ from hypothesis import assume, given, settings, strategies as st
 import bowstring as bs
 from bowstring import errors
 from bowstring.kernels.filters import parse_filters
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.cases import FLAT, Case
 
 COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {

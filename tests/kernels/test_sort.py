@@ -13,7 +13,7 @@ from hypothesis import given, settings, strategies as st
 
 import bowstring as bs
 from bowstring.layouts.sort_keys import ByteStrings, find_extreme_bytes, rank_bytes
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.cases import CASES, FLAT, Case
 
 ORDERED = [case for case in FLAT if "interval" not in str(case.type) or str(case.type) == "month_interval"]

@@ -15,7 +15,7 @@ import bowstring as bs
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import utf8_decoding
 from bowstring.layouts.gather import copy_ranges, gather_bytes, range_indices
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.layouts.decoding import is_decodable
 
 

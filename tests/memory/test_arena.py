@@ -15,7 +15,7 @@ import pytest
 
 from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, TruncatedError
 from bowstring.memory import Arena, Region
-from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 
 BLOCK_BYTES = 1 << 16

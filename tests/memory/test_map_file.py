@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.memory.descriptors import map_file
-from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring_testing.descriptors import assert_descriptors_closed
 
 SIZE_BYTES = 3 * mmap.PAGESIZE + 5
 

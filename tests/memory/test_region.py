@@ -30,7 +30,7 @@ from bowstring.errors import (
 )
 from bowstring.memory import available_memory, descriptors
 from bowstring.memory.region import Region, RegionWriter
-from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring_testing.descriptors import assert_descriptors_closed
 
 F_ADD_SEALS = 1033
 SEAL_SEAL, SEAL_SHRINK, SEAL_GROW, SEAL_WRITE, SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16

@@ -12,7 +12,7 @@ import pytest
 from bowstring.errors import ClosedError, InvalidDataError, ResourceError, TruncatedError
 from bowstring.memory.region import Region
 from bowstring.memory.unnamed_file import find_folders, is_in_memory, open_unnamed_file, temporary_folder
-from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.small_disk import run_on_4_mb, run_on_read_only_files
 
 SPILL_ON_4_MB = """

@@ -43,7 +43,7 @@ from bowstring.sharing.recording.trace import RecordedConnection, TraceStep, dec
 from bowstring.transports.base import ExportedRegion, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, ReceivedMessage
 from bowstring.transports.observer import EventDirection, ObservedEvent, ObservedEventKind
-from bowstring.transports.regions import RemoteRegionTable
+from bowstring.transports.regions import ReceivedRegions
 from bowstring.transports.registry import find_transport
 from tests.transports.blocking import BlockingListener, has_input, retire
 from tests.transports.region_buffers import view_buffers
@@ -490,7 +490,7 @@ def _error_kind(data: memoryview) -> bytes:
 
 def _view_body_buffers(channel: BlockingChannel, message: ReceivedMessage) -> list[memoryview] | None:
     """Return the buffers of a body of addresses; None for other messages, and memory that has to be fetched."""
-    if message.tag is None or message.tag >> 56 != _ADDRESS_BODY or not isinstance(channel.memory, RemoteRegionTable):
+    if message.tag is None or message.tag >> 56 != _ADDRESS_BODY or not isinstance(channel.memory, ReceivedRegions):
         return None
     body = decode_addresses(message.data)
     return view_buffers(channel.memory, body.addresses, body.lengths)

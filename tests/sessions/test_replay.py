@@ -13,8 +13,8 @@ import bowstring as bs
 from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import InvalidArgumentError
 from bowstring.sharing import Recorder, ServerOptions, read_recording
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.observer import ObservedEvent
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 from tests.sessions.recorded_sessions import numbers_table, recorded_sessions
 from tests.sessions.replay import ReplayServer, replay_client

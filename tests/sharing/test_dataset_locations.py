@@ -18,8 +18,8 @@ from bowstring.errors import ConnectionLostError, DeadlineError, InvalidArgument
 from bowstring.sharing import DatasetLocations
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
-from bowstring.testing.descriptors import assert_descriptors_closed, count_open_descriptors
 from bowstring.transports.tls import TlsOptions
+from bowstring_testing.descriptors import assert_descriptors_closed, count_open_descriptors
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 from tests.transports.certificates import Authority

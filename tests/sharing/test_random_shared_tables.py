@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 import bowstring as bs
 from bowstring.memory import Arena
 from bowstring.sharing import new_shared_table
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 
 DTYPES: dict[str, Any] = {
     "i1": pa.int8(),

@@ -30,7 +30,7 @@ from bowstring.errors import (
 )
 from bowstring.memory import Arena, Region
 from bowstring.sharing import stored_parts
-from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.control_group import limit_memory
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python

@@ -13,7 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ClosedError, InvalidArgumentError, ResourceError
 from bowstring.sharing import new_shared_table
-from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.sharing.python_process import run_python
 
 ATTACH = "import bowstring as bs; send(bs.attach(handle).to_pydict())"

@@ -22,7 +22,7 @@ from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.signed_tickets import CLOCK_TOLERANCE_S, TicketSigner
 from bowstring.sharing.uris import Ticket, create_server_uri, format_dataset_uri
-from bowstring.testing.descriptors import assert_descriptors_closed
+from bowstring_testing.descriptors import assert_descriptors_closed
 from networks.tests.ucx.ucp_processes import require_libucp
 from tests.polling import wait_until
 from tests.sharing.python_process import run_python

@@ -26,7 +26,7 @@ from bowstring.errors import BowstringError
 from bowstring.spark.source.casting import decode_type
 from bowstring.spark.source.schema_compatibility import check_unique_field_names
 from bowstring.spark.types import check_supported, to_spark_schema
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.spark.test_round_trip import data_files, read_arrow, write
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ def send_message(channel: BlockingChannel, message: OutgoingMessage) -> None:
     channel.send(message.parts, tag=message.tag)
 
 
-def flush(channel: BlockingChannel, *, timeout_s: float | None = None) -> None:
-    """Send queued messages; after a `DeadlineError` the rest is still queued."""
-    with channel._lock(channel._send_lock, timeout_s, "flush") as deadline:
-        channel._send_queued(deadline, None)
+def flush(channel: BlockingChannel) -> None:
+    """Send queued messages."""
+    with channel._lock(channel._send_lock, None, "flush") as deadline:
+        channel._send_queued(deadline)
 
 
 def retire(channel: BlockingChannel, exported_region: ExportedRegion) -> None:

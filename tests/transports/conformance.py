@@ -1,4 +1,4 @@
-"""Conformance tests for Bowstring's own transports, beside those that `bowstring.testing` has for any transport.
+"""Conformance tests for Bowstring's own transports, beside those that `bowstring_testing` has for any transport.
 
 `StreamConformance` passes streams of the protocol over a pair of channels; `RegionConformance` has the tests of regions
 whose descriptors are passed, as over unix sockets.
@@ -17,11 +17,11 @@ from bowstring.dissociated.messages import AddressBody, PackedBody
 from bowstring.dissociated.server import ServerConnection
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, LimitError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.transport_conformance import ChannelPair, ConnectedPairs, run_in_thread
 from bowstring.transports.base import ExportedRegion, TransportOptions
 from bowstring.transports.regions import MAX_REGIONS, encode_region_address
 from bowstring.transports.sockets import unix
+from bowstring_testing.descriptors import assert_descriptors_closed
+from bowstring_testing.transport_conformance import ChannelPair, ConnectedPairs, run_in_thread
 from tests.transports.blocking import retire, send_message
 from tests.transports.region_buffers import encode_region_addresses, view_buffer, view_buffers
 

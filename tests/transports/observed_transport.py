@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import count
 from typing import Any
 
-from bowstring.dissociated.messages import BytesLike, OutgoingMessage
+from bowstring.dissociated.messages import BytesLike
 from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
@@ -24,7 +24,6 @@ from bowstring.transports.base import (
     Interest,
     Listener,
     MemoryExporter,
-    MessageSent,
     RemoteMemory,
     Transport,
     TransportOptions,
@@ -70,11 +69,6 @@ class ObservedTransport(Transport):
 
     def address_scope(self, address: str) -> str | None:
         return self._transport.address_scope(address)
-
-    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
-        assert isinstance(channel, _ObservedChannel)
-        exporter = self._transport.open_exporter(channel.channel)
-        return None if exporter is None else _ObservedExporter(exporter, channel)
 
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:
         assert isinstance(channel, _ObservedChannel)
@@ -129,8 +123,6 @@ class _ObservedChannel(Channel):
         # Events of sending in `submit`, which reports none: the next `progress` returns them, in order.
         self._early_events: list[Event] = []
         self.observer = ConnectionObserver(observer, connection)
-        # `MessageSent` and `cancel` have only a token.
-        self._unsent_messages: dict[int, tuple[int | None, int]] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.channel, name)
@@ -141,7 +133,8 @@ class _ObservedChannel(Channel):
 
     @property
     def exporter(self) -> MemoryExporter | None:  # type: ignore[override]
-        return self.channel.exporter
+        exporter = self.channel.exporter
+        return None if exporter is None else _ObservedExporter(exporter, self)
 
     @property
     def is_sending(self) -> bool:
@@ -163,28 +156,14 @@ class _ObservedChannel(Channel):
     def wait_description(self) -> str:
         return self.channel.wait_description
 
-    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> None:
         if self._is_stepwise:
             self._early_events += self._progress(SEND)
-        length_bytes = self.observer.report_submission(parts, tag)
-        token = self.channel.submit(parts, tag)
-        self._unsent_messages[token] = tag, length_bytes
-        return token
-
-    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        for message in messages:
-            self.submit(message.parts, message.tag)
+        self.observer.report_submission(parts, tag)
+        self.channel.submit(parts, tag)
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
         self.channel.accept_offered_message(token, destination)
-
-    def cancel(self, token: int) -> bool:
-        if not self.channel.cancel(token):
-            return False
-        direction = EventDirection.SENT if token in self._unsent_messages else EventDirection.RECEIVED
-        tag, length_bytes = self._unsent_messages.pop(token, (None, 0))
-        self.observer.report(direction, ObservedEventKind.CANCELLATION, tag=tag, length_bytes=length_bytes)
-        return True
 
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
         self.channel.grant_credit(num_messages, nbytes)
@@ -198,9 +177,6 @@ class _ObservedChannel(Channel):
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
         wait = self.channel.next_wait(directions)
         return wait._replace(timeout_s=0.0) if directions & SEND and self._early_events else wait
-
-    def half_close(self) -> None:
-        self.channel.half_close()
 
     def descriptors(self) -> list[int]:
         return self.channel.descriptors()
@@ -221,13 +197,6 @@ class _ObservedChannel(Channel):
     def _progress(self, directions: int) -> list[Event]:
         events = self.channel.progress(directions)
         for event in events:
-            if isinstance(event, MessageSent):
-                message = self._unsent_messages.pop(event.token, None)
-                if message is not None:
-                    tag, length_bytes = message
-                    self.observer.report(
-                        EventDirection.SENT, ObservedEventKind.DEPARTURE, tag=tag, length_bytes=length_bytes
-                    )
             self.observer.report_event(event)
         return events
 

@@ -35,7 +35,7 @@ class Served:
         self.keep_alive = own
         self.core = ServerConnection({WANT: role}, FREE)
         channel = self.other.channel
-        self.exporter = transport.open_exporter(channel)
+        self.exporter = channel.exporter
         self.session = Session(
             {ConnectionRole.BOTH: channel},
             now=0.0,

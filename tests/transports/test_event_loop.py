@@ -11,10 +11,10 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import ResourceError
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports import event_loop
 from bowstring.transports.base import Interest, Wait
 from bowstring.transports.event_loop import EventLoop
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 
 

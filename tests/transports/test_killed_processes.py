@@ -17,10 +17,10 @@ from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.states import StreamState
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.regions import encode_region_address
 from bowstring.transports.sockets.unix import UNIX
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 from tests.transports.blocking import BlockingListener, has_input, send_message
 from tests.transports.region_buffers import encode_region_addresses, view_buffer

@@ -13,13 +13,10 @@ import pytest
 import bowstring as bs
 from bowstring.errors import ConnectionLostError
 from bowstring.memory.region import FileRange, Region
-from bowstring.testing import TransportConformance
 from bowstring.transports.base import (
-    RECEIVE,
     Channel,
     Listener,
     MemoryExporter,
-    MessageOffered,
     Transport,
     TransportOptions,
 )
@@ -28,6 +25,7 @@ from bowstring.transports.observer import ObservedEvent, ObservedEventKind
 from bowstring.transports.regions import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.sockets.unix import UNIX
+from bowstring_testing.transport_conformance import TransportConformance
 from tests.transports import observed_transport
 from tests.transports.blocking import flush, retire
 from tests.transports.conformance import RegionConformance, StreamConformance
@@ -83,8 +81,7 @@ def test_both_ends_report_connections_messages_regions_and_the_end() -> None:
         with pytest.raises(ConnectionLostError):
             other.receive()
     assert received == [b"plain message", bytes(40_000), b"last"]
-    others = [entry for entry in entries if entry.kind != ObservedEventKind.DEPARTURE]
-    by_connection = [[entry for entry in others if entry.connection == index] for index in (0, 1)]
+    by_connection = [[entry for entry in entries if entry.connection == index] for index in (0, 1)]
     passed = [
         ("message", None, None, 13),
         ("region", None, encode_region_address(0, 0), 6),
@@ -108,7 +105,6 @@ def test_both_ends_report_connections_messages_regions_and_the_end() -> None:
         assert len(content) == (entry.length_bytes if entry.kind in ("message", "region") else 0)
     assert contents.count(b"region") == contents.count(b"plain message") == contents.count(b"last") == 2
     assert [entry.index for entry in entries if (entry.direction, entry.kind) == ("sent", "message")] == [0, 1, 2]
-    assert [entry.length_bytes for entry in entries if entry.kind == ObservedEventKind.DEPARTURE] == [13, 40_000, 4]
     assert [entry.text for entry in entries if entry.kind == ObservedEventKind.REGION] == ["sealed memory"] * 2
     assert "ConnectionLostError" in next(entry.text for entry in entries if entry.kind == ObservedEventKind.LOSS)
     times = [entry.time_ns for entry in entries]
@@ -127,23 +123,6 @@ def test_observed_classes_override_every_default_of_their_interface(interface: t
     if "__annotations__" in attributes:
         attributes |= interface.__annotations__.keys()
     assert defaults - attributes == set()
-
-
-def test_withdrawn_messages_and_discarded_offers_are_reported() -> None:
-    entries: list[ObservedEvent] = []
-    one, other = BlockingChannel.pair(ObservedTransport(UNIX, entries.append), OPTIONS)
-    with one, other:
-        token = one.channel.submit([b"withdrawn"], 3)
-        assert one.channel.cancel(token)
-        assert not one.channel.cancel(token)
-        one.send([bytes(50_000)], tag=4)
-        (offer,) = (event for event in other.channel.progress(RECEIVE) if isinstance(event, MessageOffered))
-        assert other.channel.cancel(offer.token)
-    cancelled = [entry for entry in entries if entry.kind == ObservedEventKind.CANCELLATION]
-    assert describe_entries(cancelled) == [
-        ("sent", "cancellation", 3, None, 9),
-        ("received", "cancellation", None, None, 0),
-    ]
 
 
 def test_a_range_of_a_file_is_reported_with_its_bytes(tmp_path: Path) -> None:

@@ -10,15 +10,15 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 
 from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.transports.regions import RemoteRegionTable, decode_region_address, encode_region_address
+from bowstring.transports.regions import ReceivedRegions, decode_region_address, encode_region_address
 from tests.transports.region_buffers import encode_region_addresses, view_buffers
 
 SIZES = (100, 0, 50)
 
 
 @pytest.fixture
-def table() -> Iterator[RemoteRegionTable]:
-    table = RemoteRegionTable(10)
+def table() -> Iterator[ReceivedRegions]:
+    table = ReceivedRegions(10)
     for index, size in enumerate(SIZES):
         table.add(index, Region.copy_of([bytes([index + 1]) * size]))
     yield table
@@ -29,13 +29,13 @@ def uint64(*values: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
     return np.array(values, np.uint64)
 
 
-def test_buffers_of_one_region_are_located_at_once(table: RemoteRegionTable) -> None:
+def test_buffers_of_one_region_are_located_at_once(table: ReceivedRegions) -> None:
     extent, offsets = table.locate_buffers(encode_region_addresses(2, [0, 10, 0]), uint64(10, 40, 0))
     assert extent.memory is table[2]
     assert offsets.tolist() == [0, 10, 0]
 
 
-def test_buffers_of_several_regions_are_resolved_one_by_one(table: RemoteRegionTable) -> None:
+def test_buffers_of_several_regions_are_resolved_one_by_one(table: ReceivedRegions) -> None:
     views = view_buffers(table, uint64(encode_region_address(2, 48), 98, encode_region_address(9, 9)), uint64(2, 2, 0))
     assert [bytes(view) for view in views] == [b"\3\3", b"\1\1", b""]
     assert all(view.readonly for view in views)
@@ -54,7 +54,7 @@ def test_buffers_of_several_regions_are_resolved_one_by_one(table: RemoteRegionT
     ],
 )
 def test_a_buffer_outside_its_region_is_an_error(
-    table: RemoteRegionTable, addresses: tuple[int, ...], lengths: tuple[int, ...]
+    table: ReceivedRegions, addresses: tuple[int, ...], lengths: tuple[int, ...]
 ) -> None:
     with pytest.raises(ProtocolError, match="region"):
         table.locate_buffers(uint64(*addresses), uint64(*lengths))
@@ -68,7 +68,7 @@ ADDRESSES = st.builds(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(pairs=st.lists(st.tuples(ADDRESSES, OFFSETS), min_size=1, max_size=4))
-def test_resolving_agrees_with_plain_arithmetic(table: RemoteRegionTable, pairs: list[tuple[int, int]]) -> None:
+def test_resolving_agrees_with_plain_arithmetic(table: ReceivedRegions, pairs: list[tuple[int, int]]) -> None:
     def is_inside(address: int, length: int) -> bool:
         index, offset = decode_region_address(address)
         return length == 0 or (index < len(SIZES) and offset + length <= SIZES[index])
@@ -82,21 +82,21 @@ def test_resolving_agrees_with_plain_arithmetic(table: RemoteRegionTable, pairs:
             view_buffers(table, addresses, lengths)
 
 
-def test_region_indices_are_consecutive_and_used_once(table: RemoteRegionTable) -> None:
-    table.remove(2)
+def test_region_indices_are_consecutive_and_used_once(table: ReceivedRegions) -> None:
+    table.pop(2).close()
     with Region.copy_of([b"x"]) as region, pytest.raises(ProtocolError, match="expected index 3, found 2"):
         table.add(2, region)
     with pytest.raises(ProtocolError, match="region 2"):
-        table.remove(2)
+        table.pop(2)
     assert list(table) == [0, 1]
 
 
-def test_retired_regions_do_not_count_towards_the_limit(table: RemoteRegionTable) -> None:
-    small = RemoteRegionTable(1)
+def test_retired_regions_do_not_count_towards_the_limit(table: ReceivedRegions) -> None:
+    small = ReceivedRegions(1)
     small.add(0, Region.copy_of([b"x"]))
     with Region.copy_of([b"y"]) as region, pytest.raises(LimitError):
         small.add(1, region)
-    small.remove(0)
+    small.pop(0).close()
     small.add(1, Region.copy_of([b"z"]))
     with small.pop(1) as small_region:
         assert bytes(small_region.memory) == b"z"

@@ -16,12 +16,12 @@ from bowstring.dissociated.messages import AddressBody, Body, OutgoingMessage, P
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import ConnectionLostError, DeadlineError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.address_bodies import MessageLocated
 from bowstring.transports.base import RECEIVE, ExportedRegion, Transport
 from bowstring.transports.blocking import BlockingSession
 from bowstring.transports.regions import encode_region_address
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
+from bowstring_testing.transport_conformance import run_in_thread
 from tests.polling import wait_until
 from tests.transports.served_session import Served, client_core, served
 

@@ -10,12 +10,12 @@ import pytest
 
 from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, MissingFileError
 from bowstring.memory.region import FileRange, Region
-from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import RECEIVE, PeerIdentity, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.tcp import TCP, TLS
 from bowstring.transports.tls import TlsOptions
+from bowstring_testing.descriptors import assert_descriptors_closed
+from bowstring_testing.transport_conformance import run_in_thread
 from tests.polling import wait_until
 from tests.transports.blocking import BlockingListener
 from tests.transports.certificates import Authority
@@ -151,7 +151,7 @@ def test_a_half_closed_connection_receives_the_reply(authority: Authority) -> No
     one, other = connect(authority.server(), authority.client())
     with one, other:
         one.send([b"request"])
-        one.channel.half_close()
+        socket.socket.shutdown(one.channel._socket, socket.SHUT_WR)  # type: ignore[attr-defined]
         assert bytes(other.receive().data) == b"request"
         assert wait_until(lambda: other.channel.progress(RECEIVE) or not other.channel.next_wait(RECEIVE).interests)
         other.channel.submit([b"reply"])

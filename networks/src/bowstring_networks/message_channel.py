@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from bowstring.dissociated.messages import BytesLike
-from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidArgumentError, LimitError
+from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidArgumentError
 from bowstring.memory.buffer import allocate
 from bowstring.memory.forks import process_token
 from bowstring.transports.base import (
@@ -27,11 +27,11 @@ from bowstring.transports.base import (
     SEND,
     Channel,
     ChannelTraits,
+    Credit,
     DirectionEnded,
     Event,
     Interest,
     MessageOffered,
-    MessageSent,
     TransportOptions,
     Wait,
     as_writable_bytes,
@@ -81,46 +81,10 @@ def join_small_parts(parts: Sequence[BytesLike], small_bytes: int) -> Iterator[m
         yield memoryview(small)
 
 
-class Credit:
-    """The messages and bytes that may still be received (`Channel.grant_credit`), and the limits of each message."""
-
-    __slots__ = ("_messages", "_name", "_nbytes", "_options")
-
-    def __init__(self, name: str, options: TransportOptions) -> None:
-        self._name = name
-        self._options = options
-        self._messages = options.credit_messages
-        self._nbytes = options.credit_bytes
-
-    @property
-    def is_available(self) -> bool:
-        """Whether another message may be received."""
-        return self._messages > 0 and self._nbytes > 0
-
-    def grant_credit(self, num_messages: int, nbytes: int) -> None:
-        """As `Channel.grant_credit`."""
-        self._messages += num_messages
-        self._nbytes += nbytes
-
-    def exceeds_eager_bytes(self, tag: int | None, length_bytes: int) -> bool:
-        """Whether a message has to be offered before it is received. Raises `LimitError` if it is too long."""
-        options = self._options
-        limit = options.max_plain_bytes if tag is None else options.max_tagged_bytes
-        if length_bytes > limit:
-            raise LimitError(f"{self._name}: a message of {length_bytes} bytes; at most {limit} are received")
-        return length_bytes > options.eager_bytes
-
-    def consume(self, nbytes: int) -> None:
-        """Use the credit of one message and of `nbytes` bytes, which are 0 for an offer."""
-        self._messages -= 1
-        self._nbytes -= nbytes
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class SubmittedMessage:
     """A message to send."""
 
-    token: int
     tag: int | None
     parts: Sequence[BytesLike]
     length_bytes: int
@@ -131,11 +95,9 @@ class MessageSender(ABC):
 
     def __init__(self) -> None:
         self.queue: deque[SubmittedMessage] = deque()
-        self.started_messages: dict[int, SubmittedMessage] = {}
-        """The messages that have left the queue, by token."""
+        self.started_messages: set[SubmittedMessage] = set()
+        """The messages that have left the queue, and not this process."""
         self.bytes_sent = 0
-        self.ends_when_sent = False
-        """Whether the queued messages are the last ones."""
         self._has_ended = False
 
     @property
@@ -146,34 +108,17 @@ class MessageSender(ABC):
     @property
     def queued_bytes(self) -> int:
         """The total length of the messages that have not been sent."""
-        return sum(message.length_bytes for message in (*self.queue, *self.started_messages.values()))
-
-    def cancel(self, token: int) -> bool:
-        """Remove a message from the queue; return False if it has left it."""
-        message = next((message for message in self.queue if message.token == token), None)
-        if message is not None:
-            self.queue.remove(message)
-        return message is not None
+        return sum(message.length_bytes for message in (*self.queue, *self.started_messages))
 
     @abstractmethod
-    def progress(self, events: list[Event]) -> None:
-        """Start messages, and report those that were sent. Raises the error of one that failed."""
-
-    def report_sent(self, message: SubmittedMessage, events: list[Event]) -> None:
-        """Report a message that has left this process."""
-        del self.started_messages[message.token]
-        events.append(MessageSent(message.token))
+    def progress(self) -> None:
+        """Start messages, and remove those that were sent. Raises the error of one that failed."""
 
     def send_end_once(self) -> None:
         """Tell the peer that no more messages follow, once, if there is a connection."""
         if not self._has_ended and self.is_connected:
             self._has_ended = True
             self.send_end()
-
-    def send_end_if_finished(self) -> None:
-        """After the last message, announce its end to the peer."""
-        if self.ends_when_sent and not self.is_sending:
-            self.send_end_once()
 
     @property
     @abstractmethod
@@ -216,7 +161,7 @@ class MessageReceiver(ABC, Generic[M, A]):
         """The number of all messages, once the peer has ended: the end may overtake messages."""
         self.bytes_received = 0
         self._name = name
-        self._next_token = -1
+        self._num_offers = 0
 
     @property
     def is_receiving_message(self) -> bool:
@@ -237,14 +182,11 @@ class MessageReceiver(ABC, Generic[M, A]):
 
     def offer_or_receive(self, message: M, events: list[Event]) -> None:
         """Offer a message, or receive it if it is short. Raises `LimitError`."""
-        if self.credit.exceeds_eager_bytes(message.tag, message.length_bytes):
-            # The message takes credit of its number only: its bytes are limited by whoever accepts it.
-            self.credit.consume(0)
-            self.offers[self._next_token] = message
-            events.append(MessageOffered(self._next_token, message.tag, message.length_bytes))
-            self._next_token -= 1  # negative: submitted messages have positive tokens
+        if self.credit.consume(message.tag, message.length_bytes):
+            self._num_offers += 1
+            self.offers[self._num_offers] = message
+            events.append(MessageOffered(self._num_offers, message.tag, message.length_bytes))
         else:
-            self.credit.consume(message.length_bytes)
             self.receive_eagerly(message, events)
         self.num_taken += 1
 
@@ -256,10 +198,6 @@ class MessageReceiver(ABC, Generic[M, A]):
     def receive_into(self, message: M, destination: memoryview) -> None:
         """Receive a message; `progress` reports it when it has arrived."""
 
-    @abstractmethod
-    def discard(self, message: M) -> None:
-        """Discard an offered message."""
-
     def accept_offered_message(self, token: int, destination: Any) -> None:
         """As `Channel.accept_offered_message`."""
         message = self.offers.get(token)
@@ -269,13 +207,6 @@ class MessageReceiver(ABC, Generic[M, A]):
         view = as_writable_bytes(allocate(length_bytes) if destination is None else destination, length_bytes)
         del self.offers[token]
         self.receive_into(message, view)
-
-    def cancel(self, token: int) -> bool:
-        """Discard an offer; return False if there is none with this token."""
-        message = self.offers.pop(token, None)
-        if message is not None:
-            self.discard(message)
-        return message is not None
 
 
 class MessageChannel(Channel):
@@ -305,7 +236,6 @@ class MessageChannel(Channel):
         # closed. These do not take its lock any more.
         self._lock = threading.RLock()
         self._process = process_token()
-        self._next_token = 1
         self._lost_directions = 0
         self._failure: BowstringError | None = None
 
@@ -344,34 +274,23 @@ class MessageChannel(Channel):
             self._exporter = RegisteredMemoryExporter(self.registered_memory)
         return self._exporter
 
-    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> None:
         length_bytes = sum(memoryview(part).nbytes for part in parts)
         with self._lock:
-            token = self._next_token
-            self._next_token += 1
             # Otherwise the timer is set already, or the library reports when it can send more.
             if not self._sender.queue:
                 self._timers[SEND].set()
-            self._sender.queue.append(SubmittedMessage(token, tag, parts, length_bytes))
-            return token
+            self._sender.queue.append(SubmittedMessage(tag, parts, length_bytes))
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
         with self._lock:
             self._receiver.accept_offered_message(token, destination)
             self._timers[RECEIVE].set()
 
-    def cancel(self, token: int) -> bool:
-        """As `Channel.cancel`: a message that has left the queue can't be cancelled."""
-        with self._lock:
-            if token > 0:
-                return self._sender.cancel(token)
-            self._timers[RECEIVE].set()  # later messages may have waited
-            return self._receiver.cancel(token)
-
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
         with self._lock:
             had_credit = self._receiver.credit.is_available
-            self._receiver.credit.grant_credit(num_messages, nbytes)
+            self._receiver.credit.grant(num_messages, nbytes)
             if not had_credit:
                 self._timers[RECEIVE].set()  # messages that have arrived already
 
@@ -408,12 +327,6 @@ class MessageChannel(Channel):
         if self.is_closed:
             return []
         return [*(timer.descriptor for timer in self._timers.values()), *self._connection_descriptors()]
-
-    def half_close(self) -> None:
-        with self._lock:
-            self._sender.ends_when_sent = True
-            if not self._sender.is_sending:
-                self._send_end()
 
     def wake(self) -> None:
         self._set_timers(BOTH_DIRECTIONS, 0.0)
@@ -554,7 +467,7 @@ class MessageChannel(Channel):
         """Collect the events of these directions."""
         if directions & ~self._lost_directions & SEND:
             try:
-                self._send(events)
+                self._send()
             except BowstringError as error:
                 self._report_end(SEND, error, events)
         if directions & ~self._lost_directions & RECEIVE:
@@ -563,14 +476,13 @@ class MessageChannel(Channel):
             except BowstringError as error:
                 self._report_end(RECEIVE, error, events)
 
-    def _send(self, events: list[Event]) -> None:
+    def _send(self) -> None:
         sender, error = self._sender, self._error
         # With nothing to send, only receiving reports the error, after the messages that arrived before it.
         if error is not None and (sender.is_sending or not self.is_connected):
             raise error
         if sender.is_connected:
-            sender.progress(events)
-            sender.send_end_if_finished()
+            sender.progress()
 
     def _receive_events(self, events: list[Event]) -> None:
         """Receive; raise the error of an ended connection, once everything that arrived was received."""

@@ -18,10 +18,10 @@ from bowstring.memory.device import CUDA as CUDA_TYPE, DeviceMemory
 from bowstring.memory.region import Region
 from bowstring.sharing import Server, device_table
 from bowstring.sharing.device_tables import DeviceTable
-from bowstring.testing.transport_conformance import CONTENT, ExportedMemoryConformance, TransportConformance
 from bowstring_networks.cuda import driver
 from bowstring_networks.cuda.memory import CudaExporter, CudaRemoteHandle, RegisteredCudaMemory, RemoteCudaMemory
 from bowstring_networks.cuda.transport import CUDA, CudaOptions, CudaTransport
+from bowstring_testing.transport_conformance import CONTENT, ExportedMemoryConformance, TransportConformance
 from networks.tests.cuda.cuda_arrays import CudaArray, needs_gpu, upload
 from tests.polling import wait_until
 from tests.transports.conformance import StreamConformance

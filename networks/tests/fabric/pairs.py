@@ -7,13 +7,13 @@ from functools import cache
 import pytest
 
 from bowstring.errors import UnmetRequirementError, UnsupportedError
-from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring_networks.fabric import libfabric
 from bowstring_networks.fabric.channel import FabricChannel
 from bowstring_networks.fabric.endpoint import Domain
 from bowstring_networks.fabric.transport import FabricTransport
+from bowstring_testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair
 
 
 def require_libfabric() -> None:

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bowstring.testing.transport_conformance import transfer_until_events
 from bowstring.transports.base import RECEIVE, SEND, Channel, MessageOffered, MessageReceived, TransportOptions
 from bowstring.transports.blocking import wait_for_interests
 from bowstring_networks.fabric.channel import FabricChannel
 from bowstring_networks.fabric.transport import FabricTransport
+from bowstring_testing.transport_conformance import transfer_until_events
 from networks.tests.fabric.pairs import FabricPairs, require_libfabric
-from tests.polling import wait_until
 from tests.transports.forked_children import call_in_forked_child
 
 require_libfabric()
@@ -53,21 +52,6 @@ def test_progress_of_a_long_message_is_visible(ends: tuple[Channel, Channel]) ->
         one.progress(SEND)
         sizes_bytes.add(other.bytes_received)
     assert any(0 < size_bytes < 40 << 20 for size_bytes in sizes_bytes)
-
-
-def test_a_discarded_message_ends_its_send(ends: tuple[Channel, Channel]) -> None:
-    one, other = ends
-    one.submit([bytes(300_000)], 5)
-    (offered,) = transfer_until_events(one, other, MessageOffered)
-    assert one.is_sending
-    assert other.cancel(offered.token)
-
-    def is_done() -> bool:
-        for channel in ends:
-            channel.progress()
-        return not one.is_sending
-
-    assert wait_until(is_done)
 
 
 @pytest.mark.parametrize("ends", [TransportOptions(credit_messages=1)], indirect=True)

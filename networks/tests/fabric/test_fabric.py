@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bowstring.testing.transport_conformance import TransportConformance
 from bowstring_networks.fabric.transport import FabricOptions, FabricTransport
+from bowstring_testing.transport_conformance import TransportConformance
 from networks.tests.fabric.pairs import FabricPairs, require_libfabric
 from tests.transports.conformance import StreamConformance
 

@@ -13,7 +13,6 @@ import pytest
 
 from bowstring.errors import BowstringError, ConnectionLostError, ProtocolError, UnsupportedError
 from bowstring.memory.buffer import Memory
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import (
     RECEIVE,
     Channel,
@@ -31,6 +30,7 @@ from bowstring_networks.fabric.control_socket import ControlSocket, Hello
 from bowstring_networks.fabric.endpoint import Domain, Endpoint as LibfabricEndpoint
 from bowstring_networks.fabric.frame_link import FRAME_BYTES, NUM_FRAMES, FabricFrameKind, FrameLink
 from bowstring_networks.fabric.transport import FabricListener, FabricTransport
+from bowstring_testing.descriptors import assert_descriptors_closed
 from networks.tests.fabric.pairs import require_libfabric, require_provider
 from tests.polling import wait_until
 from tests.transports.blocking import BlockingListener

@@ -11,10 +11,10 @@ import pytest
 
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
 from bowstring.memory.region import Region
-from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, RemoteMemory
 from bowstring_networks.fabric.transport import FabricListener, FabricOptions, FabricTransport
+from bowstring_testing.descriptors import assert_descriptors_closed
+from bowstring_testing.transport_conformance import ExportedMemoryConformance
 from networks.tests.fabric.pairs import require_libfabric, require_provider
 
 require_libfabric()
@@ -77,7 +77,7 @@ def test_buffers_of_registered_memory_are_fetched(provider: str) -> None:
             Region.copy_of([CONTENT]) as region,
         ):
             memory = transport.open_remote_memory(ends[0], listener.remote_handle)
-            exporter = transport.open_exporter(ends[1])
+            exporter = ends[1].exporter
             assert memory is not None
             assert exporter is not None
             assert memory.size_bytes == REGISTERED_BYTES
@@ -119,7 +119,7 @@ def test_memory_is_shared_only_with_an_option() -> None:
     transport = FabricTransport()
     with transport.listen() as listener, connected(transport, listener) as (client, server):
         assert listener.remote_handle is None
-        assert transport.open_exporter(server) is None
+        assert server.exporter is None
         assert transport.open_remote_memory(client, None) is None
         with pytest.raises(InvalidArgumentError, match="while there are connections"):
             transport.configure(FabricOptions(shares_memory=True))

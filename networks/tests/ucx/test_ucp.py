@@ -23,11 +23,11 @@ from bowstring.errors import (
     LimitError,
     UnsupportedError,
 )
-from bowstring.testing.descriptors import count_open_descriptors
 from bowstring_networks.ucx import ucp
 from bowstring_networks.ucx.context import Context
 from bowstring_networks.ucx.libucp import ErrorMode, StatusCode
 from bowstring_networks.ucx.ucp import RemoteKey, UcpEndpoint, UcpListener, Worker
+from bowstring_testing.descriptors import count_open_descriptors
 from networks.tests.ucx.ucp_processes import (
     BODY_TAG,
     DONE_TAG,

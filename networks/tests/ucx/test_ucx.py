@@ -7,12 +7,12 @@ from typing import NoReturn
 import pytest
 
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, ResourceError
-from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
 from bowstring.transports.base import Channel, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring_networks.ucx.channel import UcxChannel
 from bowstring_networks.ucx.transport import UcxTransport
 from bowstring_networks.ucx.ucp import ConnectionRequest, Worker
+from bowstring_testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
 from networks.tests.ucx.ucp_processes import require_libucp
 from tests.transports.blocking import flush
 from tests.transports.conformance import StreamConformance

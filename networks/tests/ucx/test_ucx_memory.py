@@ -13,7 +13,6 @@ import pytest
 import bowstring
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.region import Region
-from bowstring.testing.transport_conformance import ExportedMemoryConformance
 from bowstring.transports.base import Channel, DirectionEnded, Event, ExportedRegion
 from bowstring.transports.blocking import dial
 from bowstring_networks.registered_memory import RegisteredMemory, RegisteredMemoryExporter
@@ -22,6 +21,7 @@ from bowstring_networks.ucx.context import DEFAULT_FEATURES, Context
 from bowstring_networks.ucx.libucp import Feature
 from bowstring_networks.ucx.memory import RegisteredUcxMemory, RemoteUcxMemory
 from bowstring_networks.ucx.transport import UCX, UcxListener, UcxOptions, UcxTransport
+from bowstring_testing.transport_conformance import ExportedMemoryConformance
 from networks.tests.ucx.ucp_processes import require_libucp
 
 require_libucp()
@@ -74,7 +74,7 @@ def test_buffers_of_registered_memory_are_mapped_or_fetched(options: dict[str, s
     with transport.listen() as listener, Region.copy_of([CONTENT]) as region:
         client, server = connect(transport, listener)
         with client, server:
-            exporter = transport.open_exporter(server)
+            exporter = server.exporter
             memory = transport.open_remote_memory(client, listener.remote_handle)
             assert exporter is not None
             assert memory is not None
@@ -119,7 +119,7 @@ def test_a_key_without_our_trailer_has_unknown_bounds_and_is_fetched() -> None:
     with transport.listen() as listener, Region.copy_of([CONTENT]) as region:
         client, server = connect(transport, listener)
         with client, server:
-            exporter = transport.open_exporter(server)
+            exporter = server.exporter
             assert exporter is not None
             assert listener.remote_handle is not None
             start = exporter.export(region).address
@@ -141,7 +141,7 @@ def test_memory_is_shared_only_with_an_option() -> None:
         assert listener.remote_handle is None
         client, server = connect(transport, listener)
         with client, server:
-            assert transport.open_exporter(server) is None
+            assert server.exporter is None
             assert transport.open_remote_memory(client, b"key") is None
             with pytest.raises(InvalidArgumentError, match="while there are connections"):
                 transport.configure(UcxOptions(shares_memory=True))
@@ -175,7 +175,7 @@ def test_memory_that_a_client_may_still_read_is_not_used_again(leaves_first: str
         client, server = connect(transport, listener)
         second_client, second_server = connect(transport, listener)
         with client, server, second_client, second_server:
-            exporter, second_exporter = transport.open_exporter(server), transport.open_exporter(second_server)
+            exporter, second_exporter = server.exporter, second_server.exporter
             assert exporter is not None
             assert second_exporter is not None
             address = exporter.export(region).address

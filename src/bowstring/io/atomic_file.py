@@ -58,11 +58,9 @@ class AtomicFile:
             self._has_temporary_path = False
         self.is_placed = True
 
-    def commit(self, size_bytes: int | None) -> None:
-        """Move the file to its path, truncated to `size_bytes` if given, and close it. Raises `OSError`."""
+    def commit(self) -> None:
+        """Move the file to its path, and close it. Raises `OSError`."""
         try:
-            if size_bytes is not None:
-                os.ftruncate(self.descriptor, size_bytes)
             if not self.is_placed:
                 self.place()
         finally:

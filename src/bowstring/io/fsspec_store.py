@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import sys
@@ -58,6 +57,12 @@ def is_fsspec_open_file(source: object) -> bool:
     return core is not None and isinstance(source, core.OpenFile)
 
 
+def is_fsspec_file(file: object) -> bool:
+    """Whether `file` is a file object of fsspec that reads and writes blocks."""
+    spec = sys.modules.get("fsspec.spec")
+    return spec is not None and isinstance(file, spec.AbstractBufferedFile)
+
+
 def with_storage_options(file: Any, options: Mapping[str, Any] | None) -> Any:
     """Return the path in a store of a URL with options for fsspec's file system; without options, the file as it is.
 
@@ -86,10 +91,8 @@ def find_store_location(source: object) -> tuple[Any, str] | None:
 
 def find_file_object_location(source: object) -> tuple[Any, str] | None:
     """File system and path of an fsspec file object that is open for reading; None for other objects."""
-    spec = sys.modules.get("fsspec.spec")
-    if spec is not None and isinstance(source, spec.AbstractBufferedFile) and source.readable():
-        return limit_responses(source.fs), source.path
-    return None
+    file: Any = source
+    return (limit_responses(file.fs), file.path) if is_fsspec_file(source) and file.readable() else None
 
 
 def get_local_path(file_system: Any, path: str) -> str | None:
@@ -129,57 +132,6 @@ def _http_stream_options() -> dict[str, Any]:
     from aiohttp import ClientTimeout
 
     return {"block_size": 0, "size": 1, "timeout": ClientTimeout(total=None, sock_read=_TIMEOUT_S)}
-
-
-class Upload:
-    """A file of a store that is being written, sequentially.
-
-    It appears on `commit` if it is `atomic` and the store can abort uploads. Otherwise it grows with each write, except
-    in object stores, where files appear only when they are complete.
-    """
-
-    def __init__(self, file_system: Any, path: str, atomic: bool) -> None:
-        self._file_system = file_system
-        self.path = path
-        self.is_atomic = atomic
-        self._content = io.BytesIO() if atomic and "memory" in file_system.protocol else None
-        self._file: Any = self._content or open_store_file(file_system, path, "wb", autocommit=not atomic)
-        if isinstance(self._file, sys.modules["fsspec.spec"].AbstractBufferedFile):
-            self._file.autocommit, self.is_atomic = False, True
-        self._is_open = True
-
-    def write(self, data: Any) -> int:
-        """Write bytes."""
-        written: int = self._file.write(data)
-        return written
-
-    def flush(self) -> None:
-        """Flush the store's file object."""
-        self._file.flush()
-
-    def commit(self) -> None:
-        """Finish the upload: the file appears."""
-        self._is_open = False
-        with translated_errors(
-            lambda error: translate_io_error(error, self.path, "written", self.path), self._file_system.storage_options
-        ):
-            if self._content is not None:
-                self._file_system.pipe_file(self.path, self._content.getvalue())
-                return
-            self._file.close()
-            if self.is_atomic:
-                self._file.commit()
-
-    def discard(self) -> None:
-        """Abort the upload if it is atomic; otherwise what was written stays."""
-        if self._is_open:
-            self._is_open = False
-            try:
-                self._file.close()
-                if self._content is None and self.is_atomic:
-                    self._file.discard()
-            except Exception:  # noqa: BLE001 -- the earlier error is the one to report
-                return
 
 
 class UnknownSizeError(ResourceError):

@@ -249,25 +249,6 @@ def pwrite_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
         data, offset = data[written_bytes:], offset + written_bytes
 
 
-def preallocate(descriptor: int, offset_bytes: int, length_bytes: int) -> bool:
-    """Preallocate blocks of a file and extend it to that length; returns whether the file system supports it.
-
-    Writing takes a third less time afterwards.
-    """
-    call = _load_fallocate()
-    return call is not None and call(descriptor, 0, offset_bytes, length_bytes) == 0
-
-
-@cache
-def _load_fallocate() -> Any:
-    """Return Linux's fallocate. posix_fallocate writes zeros if the file system can't preallocate."""
-    call = getattr(ctypes.CDLL(None), "fallocate", None)
-    if call is None or ctypes.sizeof(ctypes.c_long) < ctypes.sizeof(ctypes.c_int64):
-        return None
-    call.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long)
-    return call
-
-
 def is_same_file(path: str, descriptor: int) -> bool:
     """Return whether the file of a descriptor is the one at a path."""
     try:

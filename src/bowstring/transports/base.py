@@ -7,7 +7,7 @@ locates or fetches the buffers at the addresses in a body (`RemoteMemory`).
 Nothing here blocks. A driver waits as `next_wait` says, then calls `progress`: `bowstring.transports.blocking` with
 `poll`, and `bowstring.transports.event_loop` for many channels.
 
-Every channel guarantees the following, which `bowstring.testing.transport_conformance` tests:
+Every channel guarantees the following, which `bowstring_testing.transport_conformance` tests:
 
 * messages arrive complete and once, and in the order in which they were sent if `traits.is_ordered`;
 * the sender does not join, copy or read bodies; it keeps their parts alive until they are sent;
@@ -34,8 +34,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.display.objects import repr_options
-from bowstring.dissociated.messages import BytesLike, OutgoingMessage
-from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, ProtocolError
+from bowstring.dissociated.messages import BytesLike
+from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, LimitError, ProtocolError
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.transports.tls import TlsOptions
@@ -86,12 +86,6 @@ class MessageReceived(NamedTuple):
     data: Any
 
 
-class MessageSent(NamedTuple):
-    """A submitted message left this process: its parts are not needed any more."""
-
-    token: int
-
-
 class RemoteMemoryUpdated(NamedTuple):
     """The peer exported or retired memory; the argument of `RemoteMemory.apply_update`, in order with the messages."""
 
@@ -110,7 +104,7 @@ class DirectionEnded(NamedTuple):
     directions: int
 
 
-Event: TypeAlias = MessageOffered | MessageReceived | MessageSent | RemoteMemoryUpdated | DirectionEnded
+Event: TypeAlias = MessageOffered | MessageReceived | RemoteMemoryUpdated | DirectionEnded
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +202,46 @@ class Deadline:
         return DeadlineError(f"{wait_description}: nothing within {self.timeout_s:g} s")
 
 
+class Credit:
+    """The messages and bytes that a channel may still receive (`Channel.grant_credit`), and the limits of a message."""
+
+    __slots__ = ("_messages", "_name", "_nbytes", "_options")
+
+    def __init__(self, name: str, options: TransportOptions) -> None:
+        self._name = name
+        self._options = options
+        self._messages = options.credit_messages
+        self._nbytes = options.credit_bytes
+
+    @property
+    def is_available(self) -> bool:
+        """Whether another message may be received."""
+        return self._messages > 0 and self._nbytes > 0
+
+    def grant(self, num_messages: int, nbytes: int) -> None:
+        """As `Channel.grant_credit`."""
+        self._messages += num_messages
+        self._nbytes += nbytes
+
+    def consume(self, tag: int | None, length_bytes: int) -> bool:
+        """Use the credit of a message; return whether it has to be offered before it is received.
+
+        Call it before memory is allocated: the peer chose the length. Raises `LimitError` if the message is too long.
+        """
+        options = self._options
+        max_bytes = options.max_plain_bytes if tag is None else options.max_tagged_bytes
+        check_message_length(length_bytes, max_bytes, self._name)
+        self._messages -= 1
+        self._nbytes -= options.credit_bytes_of(length_bytes)
+        return length_bytes > options.eager_bytes
+
+
+def check_message_length(length_bytes: int, max_bytes: float, name: str) -> None:
+    """Raise `LimitError` if a message, received by the channel or call `name`, is too long."""
+    if length_bytes > max_bytes:
+        raise LimitError(f"{name}: a message of {length_bytes} bytes; at most {max_bytes} are received")
+
+
 class Channel(Closable, ABC):
     """One end of a connection. No method blocks. The module's docstring has its guarantees.
 
@@ -226,32 +260,20 @@ class Channel(Closable, ABC):
     is_connected: bool = True
     """False while a dialed channel connects. Messages can be submitted meanwhile."""
     exporter: MemoryExporter | None = None
-    """The result of `Transport.open_exporter`, if the channel has one from the beginning."""
+    """Exports memory to the peer; None if bodies have to be sent as bytes."""
 
     @abstractmethod
-    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> int:
-        """Queue a message, the bytes of `parts` in order, plain or tagged. Return its token.
+    def submit(self, parts: Sequence[BytesLike], tag: int | None = None) -> None:
+        """Queue a message, the bytes of `parts` in order, plain or tagged. `progress` sends it.
 
-        Nothing is copied: the parts must not change until the event `MessageSent`. `progress` sends it.
+        Nothing is copied: the parts must not change while `is_sending`.
         """
-
-    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        """Queue messages, which can't be cancelled; otherwise as `submit` for each."""
-        for message in messages:
-            self.submit(message.parts, message.tag)
 
     @abstractmethod
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
         """Receive an offered message into `destination`, a writable buffer of its length; None allocates one.
 
         Raises `InvalidArgumentError` if the buffer is read-only or has another length.
-        """
-
-    @abstractmethod
-    def cancel(self, token: int) -> bool:
-        """Withdraw a submitted message, or discard an offered one.
-
-        Return False if it can't be cancelled, because a part of it is sent, or all of it.
         """
 
     @abstractmethod
@@ -300,10 +322,6 @@ class Channel(Closable, ABC):
     @abstractmethod
     def wait_description(self) -> str:
         """What `progress` waits for, for the message of a `DeadlineError`."""
-
-    @abstractmethod
-    def half_close(self) -> None:
-        """Send no more messages: after the submitted ones, the peer gets `DirectionEnded` for `RECEIVE`."""
 
     @abstractmethod
     def descriptors(self) -> list[int]:
@@ -567,10 +585,6 @@ class Transport(ABC):
         Raises `ConnectionLostError` if there is no listener, `InvalidArgumentError` for an address that is not valid,
         `AccessDeniedError`, `ResourceError`; or the channel reports them as `DirectionEnded`.
         """
-
-    def open_exporter(self, channel: Channel) -> MemoryExporter | None:
-        """Return the exporter of a channel's memory; None if bodies have to be sent as bytes."""
-        return channel.exporter
 
     @abstractmethod
     def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteMemory | None:

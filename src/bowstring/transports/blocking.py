@@ -24,7 +24,6 @@ from bowstring.errors import (
     ConnectionLostError,
     DeadlineError,
     InvalidArgumentError,
-    LimitError,
 )
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
@@ -44,6 +43,7 @@ from bowstring.transports.base import (
     RemoteMemoryUpdated,
     Transport,
     TransportOptions,
+    check_message_length,
 )
 from bowstring.transports.session import ProtocolCore, RequestMessages, Session, SessionEvent, SessionFailed
 
@@ -225,14 +225,14 @@ class BlockingChannel(Closable):
     """A channel with blocking calls. One thread may send while another receives; other threads take turns.
 
     Every call fails with `DeadlineError` if nothing is sent or received for `timeout_s`, by default the
-    options', however long a whole message takes; `math.inf` waits for any time. After a `DeadlineError`, `receive` can
-    be called again; `send` has closed the channel if a part of the message was sent. After another error of the
-    connection, all calls raise `ConnectionLostError`.
+    options', however long a whole message takes; `math.inf` waits for any time. `receive` can be called again after a
+    `DeadlineError`. After another error of the connection, and if a message or region could not be sent, all calls
+    raise `ConnectionLostError`.
     """
 
     def __init__(self, transport: Transport, channel: Channel) -> None:
         self.channel = channel
-        self.exporter = transport.open_exporter(channel)
+        self.exporter = channel.exporter
         self.memory: Any = transport.open_remote_memory(channel, None)
         """The memory that the peer exported, as of the last received message."""
         # Events that a call did not process: it returns one message, or fails at its deadline.
@@ -279,7 +279,8 @@ class BlockingChannel(Closable):
         Raises `ConnectionLostError`, `DeadlineError`, `ClosedError`.
         """
         with self._lock(self._send_lock, timeout_s, "send") as deadline:
-            self._send_queued(deadline, self.channel.submit(parts, tag))
+            self.channel.submit(parts, tag)
+            self._send_queued(deadline)
 
     def export(self, region: Region, *, timeout_s: float | None = None) -> ExportedRegion:
         """Export a region; it may be closed afterwards.
@@ -290,7 +291,7 @@ class BlockingChannel(Closable):
             if self.exporter is None:
                 raise InvalidArgumentError("this transport can't export memory")
             exported_region = self.exporter.export(region)
-            self._send_queued(deadline, 0)
+            self._send_queued(deadline)
             return exported_region
 
     def receive(self, *, timeout_s: float | None = None, max_bytes: float = math.inf) -> ReceivedMessage:
@@ -331,11 +332,11 @@ class BlockingChannel(Closable):
     def _handle_event(self, event: Event, max_bytes: float) -> ReceivedMessage | None:
         """Process an event of receiving; return the message, if any."""
         if isinstance(event, MessageReceived):
-            _check_length(len(event.data), max_bytes)
+            check_message_length(len(event.data), max_bytes, "receive")
             self.channel.grant_credit(1, self.channel.options.credit_bytes_of(len(event.data)))
             return ReceivedMessage(event.tag, event.data)
         if isinstance(event, MessageOffered):
-            _check_length(event.length_bytes, max_bytes)
+            check_message_length(event.length_bytes, max_bytes, "receive")
             self.channel.accept_offered_message(event.token)
         elif isinstance(event, RemoteMemoryUpdated):
             self.memory.apply_update(event.update)
@@ -350,10 +351,8 @@ class BlockingChannel(Closable):
                 self._check_open("the call was ended")
                 raise event.error
 
-    def _send_queued(self, deadline: Deadline, token: int | None) -> None:
-        """Send the queue. On an error, withdraw the message with this token; if part of it is sent, or it is 0, the
-        connection fails.
-        """
+    def _send_queued(self, deadline: Deadline) -> None:
+        """Send the queue. After any error the connection fails: the peer must not wait for the rest of a message."""
         channel = self.channel
         try:
             while True:
@@ -367,8 +366,7 @@ class BlockingChannel(Closable):
                     raise deadline.deadline_error(channel.wait_description)
                 self._check_open("send")
         except BaseException as error:
-            if token is not None and not (token and channel.cancel(token)):
-                self._fail(f"in the middle of a message: {error}")
+            self._fail(f"in the middle of a message: {error}")
             raise
 
     @contextmanager
@@ -414,8 +412,3 @@ class BlockingChannel(Closable):
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else f"ended ({self._failure})" if self._failure else "open"
         return f"<BlockingChannel {state}: {self.channel!r}>"
-
-
-def _check_length(length_bytes: int, max_bytes: float) -> None:
-    if length_bytes > max_bytes:
-        raise LimitError(f"a message of {length_bytes} bytes; at most {max_bytes} are received")

@@ -40,10 +40,6 @@ class ObservedEventKind(StrEnum):
     """A connection was dialed (sent) or accepted (received); `text` is the URI of the server."""
     MESSAGE = "message"
     """A message was submitted, and nothing of it has left this process; or it was received, and is not processed."""
-    DEPARTURE = "departure"
-    """All bytes of a submitted message have left this process."""
-    CANCELLATION = "cancellation"
-    """A submitted message was withdrawn, or an offered one discarded."""
     OFFER = "offer"
     """The peer sends a long message, of which no byte is received yet."""
     REGION = "region"
@@ -119,14 +115,13 @@ class ConnectionObserver:
         fields = (time.monotonic_ns(), self._connection, direction, kind, index, tag, address, length_bytes, parts)
         self._observer(ObservedEvent(*fields, text))
 
-    def report_submission(self, parts: Sequence[Any], tag: int | None) -> int:
-        """Report a message that is going to be submitted; return its length in bytes."""
+    def report_submission(self, parts: Sequence[Any], tag: int | None) -> None:
+        """Report a message that is going to be submitted."""
         # Before it is submitted: an observer that fails, or ends the process, has seen all that may have left it.
         length_bytes = sum(map(_length_bytes, parts))
         self.report(
             EventDirection.SENT, ObservedEventKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts)
         )
-        return length_bytes
 
     def report_export(self, direction: EventDirection, address: int, region: Region) -> None:
         """Report the export of a region."""

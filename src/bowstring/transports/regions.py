@@ -17,12 +17,7 @@ from typing import Any
 from bowstring.errors import LimitError, ProtocolError
 from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region
-from bowstring.transports.base import (
-    BufferLocations,
-    Extent,
-    RemoteMemory,
-    Uint64Array,
-)
+from bowstring.transports.base import BufferLocations, Extent, RemoteMemory, Uint64Array
 
 # Offsets up to 256 TiB, the address space of a process on x86-64, and 65,536 regions, as many as Linux allows mappings.
 _OFFSET_BITS = 48
@@ -48,7 +43,7 @@ class RegionUpdate:
     region: Region | None
 
 
-class RemoteRegionTable(RemoteMemory):
+class ReceivedRegions(RemoteMemory):
     """The regions received over a connection, by index."""
 
     __slots__ = ("_extents", "_limit", "_next_index")
@@ -68,20 +63,18 @@ class RemoteRegionTable(RemoteMemory):
         self._extents[index] = Extent(encode_region_address(index, 0), region.size_bytes, f"region {index}", region)
         self._next_index += 1
 
-    def remove(self, index: int) -> None:
-        """Remove a region; views of it stay valid. Raises `ProtocolError` if there is none with this index."""
-        self.pop(index).close()
-
     def pop(self, index: int) -> Region:
-        """Remove and return a region; the caller has to close it."""
+        """Remove and return a region; the caller has to close it. Raises `ProtocolError` if there is none with this
+        index.
+        """
         region = self[index]
         del self._extents[index]
         return region
 
     def apply_update(self, update: RegionUpdate) -> None:
-        """Add or remove a region; a region that can't be added is closed."""
+        """Add or remove a region, whose views stay valid; a region that can't be added is closed."""
         if update.region is None:
-            self.remove(update.index)
+            self.pop(update.index).close()
             return
         with call_on_error(update.region.close):  # no other thread has it yet
             self.add(update.index, update.region)
@@ -132,4 +125,4 @@ class RemoteRegionTable(RemoteMemory):
         return ()
 
     def __repr__(self) -> str:
-        return f"<RemoteRegionTable: {len(self._extents)} regions>"
+        return f"<ReceivedRegions: {len(self._extents)} regions>"

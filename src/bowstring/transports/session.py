@@ -174,10 +174,8 @@ class Session(Closable):
         # The leases of an earlier stream stay with its own core (`Lease.core`): the caller may still use that memory.
         self.core = core
         self._received_at = self._sent_at = now
-        for role, channel in self.channels.items():
-            message = request if isinstance(request, OutgoingMessage) else request[role]
-            self._observe_submissions((message,), role)
-            channel.submit(message.parts, message.tag)
+        for role in self.channels:
+            self._submit_to(role, request if isinstance(request, OutgoingMessage) else request[role])
 
     def start_stream(self, messages: Iterator[Sequence[OutgoingMessage] | None], now: float) -> None:
         """Send these messages as the channels take them; None waits until all before it are sent.
@@ -197,21 +195,14 @@ class Session(Closable):
     def submit(self, messages: Sequence[OutgoingMessage]) -> None:
         """Queue messages: tagged ones on the channel for bodies, plain ones on that for metadata."""
         self.num_submitted += len(messages)
-        channel = self.channels.get(_METADATA_AND_BODIES)
-        if channel is not None:
-            self._observe_submissions(messages, _METADATA_AND_BODIES)
-            channel.submit_all(messages)
-            return
         for message in messages:
             role = _METADATA if message.tag is None else _BODIES
-            self._observe_submissions((message,), role)
-            self.channel_for(role).submit(message.parts, message.tag)
+            self._submit_to(role if role in self.channels else _METADATA_AND_BODIES, message)
 
-    def _observe_submissions(self, messages: Sequence[OutgoingMessage], role: ConnectionRole) -> None:
-        observer = self._observers.get(role) if self._observers else None
-        if observer is not None:
-            for message in messages:
-                observer.report_submission(message.parts, message.tag)
+    def _submit_to(self, role: ConnectionRole, message: OutgoingMessage) -> None:
+        if role in self._observers:
+            self._observers[role].report_submission(message.parts, message.tag)
+        self.channels[role].submit(message.parts, message.tag)
 
     def release_lease(self, lease: Lease) -> None:
         """Free the addresses of a lease at the next `step`, and wake the driver. Thread-safe."""

@@ -25,7 +25,7 @@ from bowstring.ipc.metadata.schema import V5, IpcFields, IpcSchema
 from bowstring.layouts.base import Layout
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.registry import layout_of
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number

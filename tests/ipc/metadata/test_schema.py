@@ -23,7 +23,7 @@ from bowstring.inspection.validation import Validator
 from bowstring.ipc import schema_cache
 from bowstring.ipc.limits import DEFAULT_LIMITS
 from bowstring.ipc.metadata.schema import V5, IpcFields, IpcSchema
-from bowstring.testing import strategies
+from bowstring_testing import strategies
 from tests.ipc.flatbuffer_assembler import FlatbufferAssembler, number
 
 _TYPES = [

@@ -27,9 +27,9 @@ from bowstring.sharing.agent import client as agent_client
 from bowstring.sharing.agent.client import AgentClient, AgentKey, try_launch_agent
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import store_in_region
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX, encode_unix_address
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 

@@ -27,11 +27,11 @@ from bowstring.sharing.agent.control import ControlSession, RemoteAccess
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.processes import ProcessIdentity, start_ticks
 from bowstring.sharing.stored_parts import store_in_region
-from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.tcp import TCP
 from bowstring.transports.sockets.tcp_address import parse_address
+from bowstring_testing.transport_conformance import run_in_thread
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 from tests.transports.blocking import BlockingListener

@@ -16,8 +16,8 @@ from bowstring.dissociated.uri import parse_uri
 from bowstring.errors import AccessDeniedError, ConnectionLostError, InvalidArgumentError, NotFoundError, ProtocolError
 from bowstring.sharing import ServerOptions
 from bowstring.sharing.uris import display_uri
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.tls import TlsOptions
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.sharing.python_process import PythonProcess
 from tests.transports.certificates import Authority
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from bowstring.testing.descriptors import count_open_descriptors
+from bowstring_testing.descriptors import count_open_descriptors
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 

@@ -20,8 +20,8 @@ from bowstring.errors import ClosedError, ConnectionLostError, InvalidArgumentEr
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.server.signals import catch_signals
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.sockets.unix import encode_unix_address
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 

@@ -42,10 +42,10 @@ from bowstring.sharing.client.connection import Connection, ConnectionOptions
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.stored_parts import store_in_region
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, WANT_DATA, Ticket, parse_error_tag
-from bowstring.testing.descriptors import count_open_descriptors
 from bowstring.transports import regions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX
+from bowstring_testing.descriptors import count_open_descriptors
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 

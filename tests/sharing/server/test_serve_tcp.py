@@ -17,10 +17,10 @@ from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFound
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.uris import WANT_DATA
-from bowstring.testing.descriptors import assert_descriptors_closed, count_open_descriptors
 from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.sockets.tcp_address import parse_address
 from bowstring.transports.tls import TlsOptions
+from bowstring_testing.descriptors import assert_descriptors_closed, count_open_descriptors
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 from tests.transports.certificates import Authority

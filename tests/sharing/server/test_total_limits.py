@@ -15,9 +15,9 @@ from bowstring.memory.available_memory import available_memory_bytes
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.uris import WANT_DATA
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.sockets.frames import FRAME_HEADER, MAGIC
 from bowstring.transports.sockets.tcp_address import parse_address
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess
 

@@ -9,12 +9,12 @@ import pytest
 
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, TruncatedError
 from bowstring.memory.region import FileRange, Region
-from bowstring.testing.descriptors import assert_descriptors_closed
-from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
 from bowstring.transports.base import BOTH_DIRECTIONS, DirectionEnded, TransportOptions
 from bowstring.transports.blocking import BlockingChannel, wait_for_interests
 from bowstring.transports.sockets.tcp import TCP, TLS, TcpTransport
 from bowstring.transports.tls import TlsOptions
+from bowstring_testing.descriptors import assert_descriptors_closed
+from bowstring_testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
 from tests.transports.blocking import BlockingListener
 from tests.transports.certificates import Authority
 from tests.transports.conformance import StreamConformance

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, LimitError, ProtocolError
-from bowstring.testing.descriptors import assert_descriptors_closed
 from bowstring.transports.base import RECEIVE, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.tcp import TCP
+from bowstring_testing.descriptors import assert_descriptors_closed
 from tests.peak_memory import peak_bytes, reset_peak
 from tests.polling import wait_until
 from tests.transports.blocking import BlockingListener

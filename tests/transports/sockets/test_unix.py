@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import socket
 
-from bowstring.testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX, UnixChannel
+from bowstring_testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance
 from tests.transports.conformance import RegionConformance, StreamConformance
 
 

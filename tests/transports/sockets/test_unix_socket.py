@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import ClosedError, ConnectionLostError, DeadlineError, InvalidArgumentError, ResourceError
-from bowstring.testing.transport_conformance import run_in_thread
 from bowstring.transports.base import RECEIVE, SEND, Channel, MessageReceived, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX, UnixListener, random_abstract_address
+from bowstring_testing.transport_conformance import run_in_thread
 from tests.transports.blocking import BlockingListener
 
 pytestmark = pytest.mark.usefixtures("no_descriptor_is_left")

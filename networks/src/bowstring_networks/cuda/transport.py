@@ -51,9 +51,10 @@ class CudaOptions:
 class CudaChannel(UnixChannel):
     """One end of a connection. The server's end frees exported memory when its peer can't read it any more."""
 
+    exporter: CudaExporter | None = None
+
     def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(connection, options)
-        self.exporter: CudaExporter | None = None
         self._has_peer_left = False
 
     def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:

@@ -87,16 +87,16 @@ class _Sender(MessageSender):
     def is_connected(self) -> bool:
         return self.link is not None and self.link.is_connected and not self.link.endpoint.is_closed
 
-    def progress(self, events: list[Event]) -> None:
+    def progress(self) -> None:
         assert self.link is not None
-        self._start_messages(self.link, events)
+        self._start_messages(self.link)
         for content in self._contents:
             self.bytes_sent += content.progress(self.link)
             if content.is_sent:
-                self.report_sent(content.message, events)
+                self.started_messages.remove(content.message)
         self._contents = [content for content in self._contents if not content.is_sent]
 
-    def _start_messages(self, link: FrameLink, events: list[Event]) -> None:
+    def _start_messages(self, link: FrameLink) -> None:
         while self.queue and link.can_send and self._next_number < MAX_MESSAGE_NUMBER:
             # Taken from the queue only after its frame was accepted, so that frames have the order of the messages.
             message = self.queue[0]
@@ -105,25 +105,21 @@ class _Sender(MessageSender):
             if not link.send_message_frame(self._next_number, message.tag, message.length_bytes, content):
                 return
             self.queue.popleft()
-            self.started_messages[message.token] = message
             if fits_in_frame:  # a copy is being sent
                 self.bytes_sent += message.length_bytes
-                self.report_sent(message, events)
             else:
+                self.started_messages.add(message)
                 self._announced[self._next_number] = message
             self._next_number += 1
 
     def start_content(self, frame: Frame, link: FrameLink) -> None:
-        """Send the content of an announced message, or nothing if the peer refused it.
+        """Send the content of an announced message.
 
         Raises `ProtocolError` for a message that was not announced.
         """
         message = self._announced.pop(frame.number, None)
         if message is None:
             raise ProtocolError(f"{link.name}: the peer is ready for message {frame.number}, which was not announced")
-        # The parts are released at once; an empty content is sent and reported as any other.
-        if frame.kind == FabricFrameKind.REFUSED:
-            message = self.started_messages[message.token] = SubmittedMessage(message.token, message.tag, (), 0)
         self._contents.append(_OutgoingLongMessage(message, frame.number, link.endpoint.domain.num_buffers))
 
     def send_end(self) -> None:
@@ -216,12 +212,6 @@ class _Receiver(MessageReceiver[Frame, _IncomingMessage]):
             self.bytes_received += message.length_bytes
         self.link.recycle_frame(message)
 
-    def discard(self, message: Frame) -> None:
-        assert self.link is not None
-        if message.content is None:
-            self.link.send_control_frame(FabricFrameKind.REFUSED, message.number)
-        self.link.recycle_frame(message)
-
 
 class FabricFetch:
     """A fetch from the peer's memory, which `FabricChannel.progress` starts and ends."""
@@ -294,7 +284,7 @@ class FabricChannel(MessageChannel):
         if link is None:
             return
         for frame in link.progress():
-            if frame.kind in (FabricFrameKind.READY, FabricFrameKind.REFUSED):
+            if frame.kind == FabricFrameKind.READY:
                 self._sender.start_content(frame, link)
             elif frame.kind != FabricFrameKind.FREED:
                 self._receiver.add_frame(frame)
@@ -315,7 +305,6 @@ class FabricChannel(MessageChannel):
             self._link.connect(control.peer_hello, control.peer_host)
             if self._is_dialer:
                 self._link.send_control_frame(FabricFrameKind.FREED, 0)  # connects the endpoints
-            self._sender.send_end_if_finished()
         # The TCP connection and the messages take different ways: messages that were sent before its end may arrive
         # after it.
         if self._grace_end == math.inf and self._connection_error is not None:

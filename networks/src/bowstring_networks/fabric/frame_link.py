@@ -43,11 +43,9 @@ class FabricFrameKind(IntEnum):
     """A tagged message of `size` bytes, with `tag`."""
     READY = 2
     """The receiver of the long message `number` is ready for its content."""
-    REFUSED = 3
-    """The receiver of the long message `number` rejects its content."""
-    FREED = 4
+    FREED = 3
     """Only the number of freed frames."""
-    END = 5
+    END = 4
     """`number` messages were sent, and no more follow."""
 
 

@@ -53,7 +53,7 @@ class _Sender(MessageSender):
         """As `MessageSender.is_connected`: libucp queues messages until it has connected."""
         return self._endpoint.handle != 0
 
-    def progress(self, events: list[Event]) -> None:
+    def progress(self) -> None:
         while True:
             while self.queue and len(self.started_messages) < _MAX_STARTED:
                 self._start_message(self.queue.popleft())
@@ -65,7 +65,7 @@ class _Sender(MessageSender):
                     raise error
                 else:
                     self.bytes_sent += message.length_bytes
-                    self.report_sent(message, events)
+                    self.started_messages.remove(message)
             # A message that libucp sends at once leaves space for the next.
             if not self.queue or len(self.started_messages) >= _MAX_STARTED:
                 return
@@ -79,7 +79,7 @@ class _Sender(MessageSender):
             request = self._endpoint.send_active_message(message.parts, PLAIN_ID)
         else:
             request = self._endpoint.send_tagged(message.parts, message.tag)
-        self.started_messages[message.token] = message
+        self.started_messages.add(message)
         self._requests.append((message, request))
 
 
@@ -160,9 +160,6 @@ class _Receiver(MessageReceiver[UcxMessage, _IncomingMessage]):
         else:
             request = message.receive_into(destination)
         self.arrivals.append(_IncomingMessage(message.tag, destination, request))
-
-    def discard(self, message: UcxMessage) -> None:
-        message.discard()
 
     def _report_message(self, tag: int | None, content: memoryview, events: list[Event]) -> None:
         self.bytes_received += content.nbytes

@@ -27,7 +27,6 @@ def copy_memory(source: MemorySource | None, memory_range: Buffer, sink: Sink) -
         if size_bytes:
             sink.write([memory_range.bytes.data], size_bytes)
     elif isinstance(sink, PathSink) and size_bytes >= _MIN_KERNEL_BYTES:
-        sink.preallocate(size_bytes)
         copy_file_range(source, memory_range.offset, sink, size_bytes)
     elif size_bytes:
         sink.write([source.read_at(memory_range.offset, size_bytes)], size_bytes)

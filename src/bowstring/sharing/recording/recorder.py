@@ -9,7 +9,7 @@ a recording of a process that was killed is complete except for its end marker. 
 | `time_ns` | uint64 | nanoseconds since the beginning of the recording |
 | `connection` | uint32 | index of the connection |
 | `direction` | string | `sent` or `received` |
-| `kind` | string | `connection`, `message`, `cancellation`, `offer`, `region`, `retirement`, `loss` or `close` |
+| `kind` | string | `connection`, `message`, `offer`, `region`, `retirement`, `loss` or `close` |
 | `tag` | uint64 | tag of a message; null for a plain one |
 | `address` | uint64 | address of the first byte of a region |
 | `length_bytes` | uint64 | length of a message or region |
@@ -155,7 +155,7 @@ class Recorder(Closable):
             self.close()
 
     def _write_entry(self, entry: ObservedEvent) -> None:
-        if self._descriptor < 0 or self._has_failed or entry.kind is ObservedEventKind.DEPARTURE:
+        if self._descriptor < 0 or self._has_failed:
             return
         try:
             self._writer.write_batch(self._encode_entry(entry))

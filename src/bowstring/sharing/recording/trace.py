@@ -103,9 +103,7 @@ def decode_entry(entry: ObservedEvent, connection: RecordedConnection) -> TraceS
     texts = {
         ObservedEventKind.CONNECTION: f"connects to {entry.text}",
         ObservedEventKind.MESSAGE: f"unknown message, {_format_tag(entry)}, {size}",
-        ObservedEventKind.DEPARTURE: f"message sent, {_format_tag(entry)}, {size}",
         ObservedEventKind.OFFER: f"offers a message, {_format_tag(entry)}, {size}",
-        ObservedEventKind.CANCELLATION: f"message cancelled, {_format_tag(entry)}, {size}",
         ObservedEventKind.REGION: f"region at 0x{entry.address or 0:016x}, {size}, {entry.text}",
         ObservedEventKind.RETIREMENT: f"region at 0x{entry.address or 0:016x} retired",
         ObservedEventKind.LOSS: f"{action} ends: {entry.text}",

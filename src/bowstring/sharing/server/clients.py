@@ -213,7 +213,7 @@ class ClientHandler(EventHandler):
         self._clients = clients
         self._server = server
         self._connection = ServerConnection(ROLES, FREE_DATA, limits=LIMITS)
-        self._exporter = transport.open_exporter(channel)
+        self._exporter = channel.exporter
         self._session = Session(
             {ConnectionRole.BOTH: channel},
             transport.open_remote_memory(channel, None),

@@ -262,7 +262,7 @@ def _write_script(path: Path, script: str) -> None:
         with open(script_file.descriptor, "w", closefd=False) as file:
             file.write(script)
         os.fchmod(script_file.descriptor, 0o700)
-        script_file.commit(None)
+        script_file.commit()
 
 
 def find_spark_class() -> Path:

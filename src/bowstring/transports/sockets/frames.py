@@ -13,21 +13,21 @@ import mmap
 import os
 import struct
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-from bowstring.errors import InvalidArgumentError, LimitError, ProtocolError, ResourceError
+from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.available_memory import check_available_memory
 from bowstring.memory.closable import call_on_error
 from bowstring.memory.iovec import IOV_MAX
 from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
+    Credit,
     Event,
     MessageOffered,
     MessageReceived,
-    MessageSent,
     RemoteMemoryUpdated,
     TransportOptions,
     as_writable_bytes,
@@ -68,8 +68,6 @@ _REGION_BODY_BYTES = {FrameKind.REGION: REGION_BODY.size, FrameKind.RETIRE: 0, *
 # Globals: in Python 3.11, an attribute of an enumeration takes ten times as long.
 PLAIN, TAGGED = FrameKind.PLAIN, FrameKind.TAGGED
 
-OutgoingFrame: TypeAlias = tuple[FrameKind, int, Sequence[Any]]
-"""The kind, the tag and the parts of a frame to send."""
 FramePart: TypeAlias = bytes | memoryview | FileRange
 """An entry of a queue: bytes, or bytes of a file."""
 _BYTE_LENGTH_TYPES = (bytes, FileRange)
@@ -79,36 +77,25 @@ _BYTE_LENGTH_TYPES = (bytes, FileRange)
 class FrameQueue:
     """The frames to send, as buffers of vectored writes."""
 
-    __slots__ = ("_entries", "_tokens", "queued_bytes")
+    __slots__ = ("_entries", "queued_bytes")
 
-    def __init__(self, tokens: Iterator[int]) -> None:
-        self._tokens = tokens
-        # A frame's first part has the negative token, until it is sent in part.
-        self._entries: deque[tuple[FramePart, Region | None, int]] = deque()
+    def __init__(self) -> None:
+        self._entries: deque[tuple[FramePart, Region | None]] = deque()
         self.queued_bytes = 0
         """The number of bytes that have not been sent."""
 
-    def submit(self, frames: Iterable[OutgoingFrame], region: Region | None = None) -> int:
-        """Queue frames, the first with the descriptor of `region`; return the token of all of them."""
-        token = next(self._tokens)
-        first_token = -token
-        joined: list[Any] = []
-        for kind, tag, parts in frames:
-            # Small messages are bytes, which need no view.
-            views = [part if type(part) in _BYTE_LENGTH_TYPES else memoryview(part).cast("B") for part in parts]
-            length_bytes = sum(map(len, views))
-            self.queued_bytes += FRAME_HEADER.size + length_bytes
-            joined.append(FRAME_HEADER.pack(MAGIC, kind, region is not None, 0, tag, length_bytes))
-            # Consecutive small messages become one buffer of a vectored call.
-            if length_bytes <= _MAX_JOINED_BYTES and FileRange not in map(type, views):
-                joined += views
-            else:
-                self._entries.append((b"".join(joined), region, first_token))
-                self._entries.extend((view, None, token) for view in views if view)
-                first_token, region, joined = token, None, []
-        if joined:
-            self._entries.append((b"".join(joined), region, first_token))
-        return token
+    def submit(self, kind: FrameKind, tag: int, parts: Sequence[Any], region: Region | None = None) -> None:
+        """Queue a frame, with the descriptor of `region` if given."""
+        # Small messages are bytes, which need no view.
+        views = [part if type(part) in _BYTE_LENGTH_TYPES else memoryview(part).cast("B") for part in parts]
+        length_bytes = sum(map(len, views))
+        self.queued_bytes += FRAME_HEADER.size + length_bytes
+        header = FRAME_HEADER.pack(MAGIC, kind, region is not None, 0, tag, length_bytes)
+        if length_bytes <= _MAX_JOINED_BYTES and FileRange not in map(type, views):
+            self._entries.append((b"".join((header, *views)), region))
+        else:
+            self._entries.append((header, region))
+            self._entries.extend((view, None) for view in views if view)
 
     def next_file(self) -> FileRange | None:
         """The range of a file to send next, if any."""
@@ -118,7 +105,7 @@ class FrameQueue:
     def next_buffers(self) -> tuple[list[bytes | memoryview], Region | None]:
         """The buffers of the next call. A frame with a descriptor starts a new one."""
         views: list[bytes | memoryview] = []
-        for part, region, _ in self._entries:
+        for part, region in self._entries:
             if isinstance(part, FileRange) or len(views) == IOV_MAX or (views and region is not None):
                 break
             views.append(part)
@@ -128,32 +115,18 @@ class FrameQueue:
         """Whether a range of a file follows this number of parts."""
         return num_parts < len(self._entries) and isinstance(self._entries[num_parts][0], FileRange)
 
-    def advance(self, sent_bytes: int, events: list[Event]) -> None:
-        """Remove the first bytes, which were sent, and report complete messages."""
+    def advance(self, sent_bytes: int) -> None:
+        """Remove the first bytes, which were sent."""
         self.queued_bytes -= sent_bytes
-        entries = self._entries
         while sent_bytes:
-            part, _, token = entries.popleft()
-            token = abs(token)
+            part, _ = self._entries.popleft()
             length_bytes = len(part)
             if sent_bytes < length_bytes:
                 rest = part[sent_bytes:] if isinstance(part, FileRange) else memoryview(part)[sent_bytes:]
                 # Without the region: the kernel sends a descriptor with the first byte, so it has been sent.
-                entries.appendleft((rest, None, token))
+                self._entries.appendleft((rest, None))
                 return
             sent_bytes -= length_bytes
-            # Several frames of one `submit` share a token, so it is reported after the last part of the last one.
-            if not entries or entries[0][2] != token:
-                events.append(MessageSent(token))
-
-    def cancel(self, token: int) -> bool:
-        """Remove a frame of which nothing was sent; return False if there is none with this token."""
-        entries = [entry for entry in self._entries if entry[2] in (token, -token)]
-        if not entries or entries[0][2] != -token:
-            return False
-        self._entries = deque(entry for entry in self._entries if entry[2] not in (token, -token))
-        self.queued_bytes -= sum(len(part) for part, _, _ in entries)
-        return True
 
     def clear(self) -> None:
         """Discard everything."""
@@ -164,7 +137,7 @@ class FrameQueue:
 class IncomingFrame:
     """A frame whose header has arrived. `body` is None until an offer is accepted."""
 
-    __slots__ = ("body", "descriptor", "filled_bytes", "is_discarded", "kind", "length_bytes", "tag", "token")
+    __slots__ = ("body", "descriptor", "filled_bytes", "kind", "length_bytes", "tag", "token")
 
     def __init__(self, kind: FrameKind, tag: int, length_bytes: int, descriptor: int = -1) -> None:
         self.kind = kind
@@ -174,7 +147,6 @@ class IncomingFrame:
         self.filled_bytes = 0
         self.body: memoryview | None = None
         self.token = 0
-        self.is_discarded = False
 
     def take_descriptor(self) -> int:
         """Return the descriptor, which the caller has to close."""
@@ -185,14 +157,11 @@ class IncomingFrame:
 class FrameParser:
     """Cuts received bytes into frames, and with `receives_regions` pairs descriptors with those of regions."""
 
-    def __init__(
-        self, name: str, options: TransportOptions, tokens: Iterator[int], *, receives_regions: bool = False
-    ) -> None:
+    def __init__(self, name: str, options: TransportOptions, *, receives_regions: bool = False) -> None:
         self.name = name
         self.options = options
         self.frame: IncomingFrame | None = None
-        self.credit_messages = options.credit_messages
-        self.credit_bytes = options.credit_bytes
+        self.credit = Credit(name, options)
         self.is_dialer = self.must_answer_hello = False
         self.has_common_version = True
         self.last_kind: FrameKind | None = None
@@ -200,14 +169,9 @@ class FrameParser:
         self.descriptors: list[int] = []
         """The descriptors that were received and belong to no frame yet."""
         self._control_body_bytes = _REGION_BODY_BYTES if receives_regions else _HELLO_BODY_BYTES
-        self._tokens = tokens
+        self._num_offers = 0
         self._buffer = b""
         self._offset = 0
-
-    @property
-    def has_credit(self) -> bool:
-        """Whether another message may be received."""
-        return self.credit_messages > 0 and self.credit_bytes > 0
 
     @property
     def is_between_frames(self) -> bool:
@@ -222,7 +186,7 @@ class FrameParser:
     @property
     def can_receive(self) -> bool:
         """Whether more bytes can be received."""
-        return self.has_credit if self.frame is None else self.frame.body is not None
+        return self.credit.is_available if self.frame is None else self.frame.body is not None
 
     @property
     def has_buffered_message(self) -> bool:
@@ -249,8 +213,7 @@ class FrameParser:
         frame = self.frame
         if frame is None or self.buffered_bytes or frame.body is None:
             return None
-        rest = frame.length_bytes - frame.filled_bytes
-        return frame.body[:rest] if frame.is_discarded else frame.body[frame.filled_bytes :]
+        return frame.body[frame.filled_bytes :]
 
     def advance(self, received_bytes: int, events: list[Event]) -> None:
         """Record that bytes were received into the destination."""
@@ -272,15 +235,16 @@ class FrameParser:
             if frame is None:
                 if len(self._buffer) - self._offset < FRAME_HEADER.size:
                     break
-                if self.credit_messages <= 0 or self.credit_bytes <= 0:
+                if not self.credit.is_available:
                     return False
                 kind, tag, length_bytes, descriptor = self._parse_header()
                 self.last_kind = kind
-                if length_bytes > self.options.eager_bytes and kind <= TAGGED:
+                message_tag = tag if kind is TAGGED else None
+                if kind <= TAGGED and self.credit.consume(message_tag, length_bytes):
                     frame = self.frame = IncomingFrame(kind, tag, length_bytes, descriptor)
-                    frame.token = next(self._tokens)
-                    self.credit_messages -= 1
-                    events.append(MessageOffered(frame.token, tag if kind is TAGGED else None, length_bytes))
+                    self._num_offers += 1
+                    frame.token = self._num_offers
+                    events.append(MessageOffered(frame.token, message_tag, length_bytes))
                     return False
                 # Short frames are copied once, out of the buffer: a view would keep all of it alive as long as the
                 # caller has the message.
@@ -288,9 +252,7 @@ class FrameParser:
                 filled_bytes = len(content)
                 self._offset += filled_bytes
                 if filled_bytes == length_bytes and kind <= TAGGED:
-                    self.credit_messages -= 1
-                    self.credit_bytes -= length_bytes
-                    events.append(MessageReceived(tag if kind is TAGGED else None, memoryview(content)))
+                    events.append(MessageReceived(message_tag, memoryview(content)))
                     continue
                 frame = self.frame = IncomingFrame(kind, tag, length_bytes, descriptor)
                 frame.filled_bytes = filled_bytes
@@ -321,18 +283,6 @@ class FrameParser:
         else:
             frame.body = as_writable_bytes(destination, frame.length_bytes)
 
-    def discard(self, token: int) -> bool | None:
-        """Discard an offered message; return False if a part of it was received, None if it was not offered."""
-        frame = self.frame
-        if frame is None or frame.token != token:
-            return None
-        if frame.filled_bytes:
-            return False
-        frame.is_discarded = True
-        # Filled again and again; `remaining_destination` never returns more than the rest of the frame.
-        frame.body = memoryview(bytearray(min(frame.length_bytes, RECEIVE_BYTES)))
-        return True
-
     def close(self) -> None:
         """Discard the received bytes, and close the descriptors."""
         if self.frame is not None and self.frame.descriptor >= 0:
@@ -344,7 +294,7 @@ class FrameParser:
     def _fill_from_buffer(self, frame: IncomingFrame, body: memoryview) -> None:
         """Move buffered bytes into a frame's body."""
         count = min(self.buffered_bytes, frame.length_bytes - frame.filled_bytes)
-        if count and not frame.is_discarded:
+        if count:
             body[frame.filled_bytes : frame.filled_bytes + count] = memoryview(self._buffer)[
                 self._offset : self._offset + count
             ]
@@ -355,11 +305,7 @@ class FrameParser:
         """Report a complete frame."""
         kind = frame.kind
         if kind <= TAGGED:
-            if not frame.token:
-                self.credit_messages -= 1
-                self.credit_bytes -= frame.length_bytes
-            if not frame.is_discarded:
-                events.append(MessageReceived(frame.tag if kind is TAGGED else None, frame.body))
+            events.append(MessageReceived(frame.tag if kind is TAGGED else None, frame.body))
         elif kind is FrameKind.HELLO:
             self._check_version(frame)
         else:
@@ -381,9 +327,6 @@ class FrameParser:
             return kind, tag, length_bytes, self._take_descriptor(kind, descriptors)
         if kind is PLAIN and tag:
             raise ProtocolError(f"{self.name}: a plain message with the tag {tag}")
-        limit = self.options.max_tagged_bytes if kind is TAGGED else self.options.max_plain_bytes
-        if length_bytes > limit:
-            raise LimitError(f"{self.name}: a message of {length_bytes} bytes; at most {limit} are received")
         return kind, tag, length_bytes, self._take_descriptor(kind, descriptors) if descriptors else -1
 
     def _take_descriptor(self, kind: FrameKind, num_announced: int) -> int:

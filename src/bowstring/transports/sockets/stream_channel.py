@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import itertools
 import math
 import os
 import socket
@@ -11,7 +10,6 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from bowstring.dissociated.messages import OutgoingMessage
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -42,7 +40,6 @@ from bowstring.transports.sockets.frames import (
     FrameKind,
     FrameParser,
     FrameQueue,
-    OutgoingFrame,
 )
 
 # sendfile needs a call of its own for each body: shorter ones are read and sent with others.
@@ -59,7 +56,6 @@ class StreamChannel(Channel):
     receives_regions: ClassVar[bool] = False
 
     def __init__(self, connection: socket.socket, name: str, options: TransportOptions) -> None:
-        tokens = itertools.count(1)
         self.options = options
         self.traits = ChannelTraits(min_file_bytes=_MIN_FILE_BYTES)
         self.bytes_received = 0
@@ -68,10 +64,9 @@ class StreamChannel(Channel):
         self.is_connected = True
         self._name = name
         self._socket = connection
-        self._queue = FrameQueue(tokens)
-        self._parser = FrameParser(name, options, tokens, receives_regions=self.receives_regions)
+        self._queue = FrameQueue()
+        self._parser = FrameParser(name, options, receives_regions=self.receives_regions)
         self._lost_directions = 0
-        self._is_half_closed = False
         connection.setblocking(False)
 
     def descriptors(self) -> list[int]:
@@ -98,27 +93,19 @@ class StreamChannel(Channel):
         position = "in the middle of a frame" if self.is_receiving_message else "between two messages"
         return f"{self._name}: receiving, {position}"
 
-    def submit(self, parts: Sequence[Any], tag: int | None = None) -> int:
-        if self._parser.must_answer_hello:
-            self._answer_hello()
-        return self._queue.submit([_message_frame(tag, parts)])
+    def submit(self, parts: Sequence[Any], tag: int | None = None) -> None:
+        self.submit_frame(PLAIN if tag is None else TAGGED, tag or 0, parts)
 
-    def submit_all(self, messages: Sequence[OutgoingMessage]) -> None:
-        if self._parser.must_answer_hello:
-            self._answer_hello()
-        self._queue.submit([_message_frame(message.tag, message.parts) for message in messages])
+    def submit_frame(self, kind: FrameKind, tag: int, parts: Sequence[Any], region: Region | None = None) -> None:
+        """Queue a frame, with the descriptor of `region`, which has to stay open until it is sent."""
+        self._answer_hello()
+        self._queue.submit(kind, tag, parts, region)
 
     def accept_offered_message(self, token: int, destination: Any = None) -> None:
         self._parser.accept_offered_message(token, destination)
 
-    def cancel(self, token: int) -> bool:
-        # None if the token belongs to a submitted message, not to an offer.
-        is_discarded = self._parser.discard(token)
-        return self._queue.cancel(token) if is_discarded is None else is_discarded
-
     def grant_credit(self, num_messages: int, nbytes: int) -> None:
-        self._parser.credit_messages += num_messages
-        self._parser.credit_bytes += nbytes
+        self._parser.credit.grant(num_messages, nbytes)
 
     def progress(self, directions: int = BOTH_DIRECTIONS) -> list[Event]:
         events: list[Event] = []
@@ -157,13 +144,11 @@ class StreamChannel(Channel):
                 timeout_s = 0.0
         return Wait([Interest(self._socket.fileno(), needed)] if needed else [], timeout_s)
 
-    def half_close(self) -> None:
-        self._is_half_closed = True
-        if not self._queue.queued_bytes:
-            self._shut_down(socket.SHUT_WR)
-
     def shut_down(self) -> None:
-        self._shut_down(socket.SHUT_RDWR)
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
 
     def close(self) -> None:
         self.is_closed = True
@@ -208,8 +193,13 @@ class StreamChannel(Channel):
             self._parser.must_answer_hello = False
             self._submit_hello()
 
+    def _dial(self) -> None:
+        """Begin as the end that dialed, with a HELLO."""
+        self._parser.is_dialer = True
+        self._submit_hello()
+
     def _submit_hello(self) -> None:
-        self._queue.submit([(FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))])
+        self._queue.submit(FrameKind.HELLO, 0, (HELLO_BODY.pack(VERSION, VERSION),))
 
     def _send(self, events: list[Event]) -> None:
         end_bytes = self.bytes_sent + _SENT_BYTES_PER_PROGRESS
@@ -226,14 +216,12 @@ class StreamChannel(Channel):
                 # Receiving goes on: a peer may have sent why it disconnects before it did.
                 self._lost_directions |= SEND
                 if not isinstance(error, ConnectionError):  # the peer must not wait for the rest, as of a shorter file
-                    self._shut_down(socket.SHUT_RDWR)
+                    self.shut_down()
                 lost = error if isinstance(error, BowstringError) else self._translate_socket_error(error)
                 events.append(DirectionEnded(strip_traceback(lost), SEND))
                 return
             self.bytes_sent += count
-            self._queue.advance(count, events)
-        if self._is_half_closed and not self._queue.queued_bytes:
-            self._shut_down(socket.SHUT_WR)
+            self._queue.advance(count)
 
     def _receive_events(self, events: list[Event]) -> None:
         reader = self._parser
@@ -267,12 +255,6 @@ class StreamChannel(Channel):
             except OSError as error:
                 raise self._translate_socket_error(error) from error
 
-    def _shut_down(self, direction: int) -> None:
-        try:
-            self._socket.shutdown(direction)
-        except OSError:
-            pass
-
     def _end_of_input_error(self) -> BowstringError:
         if self.is_closed:
             return ClosedError(f"{self._name}: closed while receiving")
@@ -287,9 +269,5 @@ class StreamChannel(Channel):
         return translate_os_error(error, f"{self._name}: {reason}")
 
     def __del__(self) -> None:
-        if hasattr(self, "_is_half_closed"):
+        if hasattr(self, "_lost_directions"):
             self.close()
-
-
-def _message_frame(tag: int | None, parts: Sequence[Any]) -> OutgoingFrame:
-    return PLAIN if tag is None else TAGGED, tag or 0, parts

@@ -68,8 +68,7 @@ class TcpChannel(StreamChannel):
 
     def start_connecting(self, connector: TcpConnector) -> None:
         """Use a connection that is being made. The first frame is a HELLO."""
-        self._parser.is_dialer = True
-        self._submit_hello()
+        self._dial()
         self.is_connected = False
         self._connector = connector
 
@@ -168,19 +167,12 @@ class TlsChannel(TcpChannel):
         self._lock = threading.Lock()
         self._handshake_direction = 0
         """What the handshake waits for; 0 before it."""
-        self._is_writing = False
-        """Whether OpenSSL has to be called again with the bytes at the beginning of the queue."""
         self._needs_write_to_read = False
 
     def start_server_handshake(self) -> None:
         """Begin the handshake of an accepted connection."""
         self.is_connected = False
         self._start_handshake()
-
-    def cancel(self, token: int) -> bool:
-        # While OpenSSL has to be called with the same bytes again, no message may leave the queue, not even a later one
-        # that is part of the same record.
-        return super().cancel(token) if not self._is_writing else bool(self._parser.discard(token))
 
     def next_wait(self, directions: int = BOTH_DIRECTIONS) -> Wait:
         wait = super().next_wait(directions)
@@ -281,17 +273,14 @@ class TlsChannel(TcpChannel):
 
         try:
             with self._lock:
-                count = self._tls_socket.send(view)
+                return self._tls_socket.send(view)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):
-            self._is_writing = True
             raise BlockingIOError from None
-        self._is_writing = False
-        return count
 
-    def _shut_down(self, direction: int) -> None:
+    def shut_down(self) -> None:
         try:
             # The `shutdown` of SSLSocket would let later calls read and write unencrypted bytes.
-            socket.socket.shutdown(self._socket, direction)
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         except OSError:
             pass
 

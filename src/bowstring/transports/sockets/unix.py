@@ -41,7 +41,7 @@ from bowstring.transports.base import (
     TransportOptions,
     Wait,
 )
-from bowstring.transports.regions import MAX_REGIONS, RemoteRegionTable, encode_region_address
+from bowstring.transports.regions import MAX_REGIONS, ReceivedRegions, encode_region_address
 from bowstring.transports.sockets.frames import REGION_BODY, FrameKind
 from bowstring.transports.sockets.stream_channel import StreamChannel
 from bowstring.transports.sockets.stream_listener import BACKLOG, StreamListener
@@ -136,7 +136,7 @@ class UnixChannel(StreamChannel):
 
     def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
         super().__init__(connection, "unix socket", options)
-        self.memory = RemoteRegionTable(options.max_regions)
+        self.memory = ReceivedRegions(options.max_regions)
         """The received regions, as the events `RemoteMemoryUpdated` report them."""
         self.num_regions_sent = 0
         self._pending_address: str | None = None
@@ -155,8 +155,7 @@ class UnixChannel(StreamChannel):
         """As `Transport.dial`. The first frame is a HELLO."""
         connection, is_connected = try_connect(address)
         channel = cls(connection, options)
-        channel._parser.is_dialer = True
-        channel._submit_hello()
+        channel._dial()
         with call_on_error(channel.close):
             if is_connected:
                 channel._use_peer(_identify_peer(connection, options))
@@ -171,16 +170,10 @@ class UnixChannel(StreamChannel):
     def wait_description(self) -> str:
         return super().wait_description if self.is_connected else f"unix socket {self._pending_address!r}: connecting"
 
-    def submit_region(self, index: int, region: Region) -> None:
-        """Queue a region with its index. It has to stay open until it is sent."""
-        self._answer_hello()
-        body = REGION_BODY.pack(region.size_bytes, region.is_sealed)
-        self._queue.submit([(FrameKind.REGION, index, (body,))], region)
-
-    def submit_retirement(self, index: int) -> None:
-        """Queue the message that no later one refers to the region."""
-        self._answer_hello()
-        self._queue.submit([(FrameKind.RETIRE, index, ())])
+    @property
+    def exporter(self) -> MemoryExporter | None:  # type: ignore[override]
+        """As `Channel.exporter`: passes descriptors."""
+        return RegionExporter(self)  # a new one: a channel that referred to itself would not end when it is dropped
 
     def close(self) -> None:
         """As `Channel.close`; also closes the received regions."""
@@ -237,8 +230,10 @@ class RegionExporter(MemoryExporter):
     def export(self, region: Region) -> ExportedRegion:
         self.check_capacity(1)
         index = self._channel.num_regions_sent
+        body = REGION_BODY.pack(region.size_bytes, region.is_sealed)
         # Of its own description: else one peer could unlock an arena's memory for all.
-        self._channel.submit_region(index, region if region.is_sealed else region.reopen())
+        region = region if region.is_sealed else region.reopen()
+        self._channel.submit_frame(FrameKind.REGION, index, (body,), region)
         self._channel.num_regions_sent += 1
         return ExportedRegion(encode_region_address(index, 0), index)
 
@@ -246,7 +241,7 @@ class RegionExporter(MemoryExporter):
         count = self._channel.num_regions_sent
         if not 0 <= exported_region.index < count:
             raise InvalidArgumentError(f"region {exported_region.index}: this end has sent {count} regions")
-        self._channel.submit_retirement(exported_region.index)
+        self._channel.submit_frame(FrameKind.RETIRE, exported_region.index, ())
 
     def check_capacity(self, num_regions: int) -> None:
         num_sent = self._channel.num_regions_sent
@@ -352,12 +347,7 @@ class UnixTransport(Transport):
     def dial(self, address: str, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         return UnixChannel.dial(address, options)
 
-    def open_exporter(self, channel: Channel) -> MemoryExporter:
-        """As `Transport.open_exporter`: passes descriptors."""
-        assert isinstance(channel, UnixChannel)
-        return RegionExporter(channel)
-
-    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> RemoteRegionTable:  # noqa: ARG002 - not needed
+    def open_remote_memory(self, channel: Channel, remote_handle: bytes | None) -> ReceivedRegions:  # noqa: ARG002 - not needed
         """As `Transport.open_remote_memory`: the received regions."""
         assert isinstance(channel, UnixChannel)
         return channel.memory
