@@ -151,7 +151,7 @@ class ChunkedArray(ColumnChunks):
             chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
             return chunk.layout.take(chunk, indices)
         layout = chunks[0].layout
-        array = layout.interleave(SlotSelection(chunks, chunk_indices, indices))
+        array = SlotSelection(chunks, chunk_indices, indices).interleave()
         if array is not None:
             return array
         # The layout can't gather from several arrays, as with dictionaries that differ: take from each chunk,

@@ -26,8 +26,7 @@ from bowstring.kernels.column_chunks import combine_with_wider_indices
 from bowstring.kernels.filter import NullSelection
 from bowstring.kernels.nulls import inherit_nulls
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
-from bowstring.layouts.base import Indices, Values, to_object_array
-from bowstring.layouts.buffer_sizes import total_buffer_size
+from bowstring.layouts.base import Indices, Values, to_object_array, total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import to_integer
 from bowstring.layouts.struct_ import StructLayout

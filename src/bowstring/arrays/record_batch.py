@@ -26,8 +26,7 @@ from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
-from bowstring.layouts.base import ArrayData, Indices
-from bowstring.layouts.expansion_limits import check_expanded_containers
+from bowstring.layouts.base import ArrayData, Indices, check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout, columns_to_rows

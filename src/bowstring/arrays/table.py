@@ -48,8 +48,7 @@ from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
-from bowstring.layouts.base import Indices
-from bowstring.layouts.expansion_limits import check_expanded_containers
+from bowstring.layouts.base import Indices, check_expanded_containers
 from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import Closable

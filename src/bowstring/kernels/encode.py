@@ -11,9 +11,8 @@ import numpy as np
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.types import Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.base import ArrayData
+from bowstring.layouts.base import ArrayData, check_expanded_array
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.factorize import factorize, factorize_keys, identity_keys_with_nulls
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout

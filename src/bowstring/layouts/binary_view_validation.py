@@ -7,17 +7,14 @@ a data buffer and an offset into it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts import utf8_decoding
 from bowstring.layouts.base import ArrayData, Indices, Values, find_first_true
-from bowstring.memory.buffer import EMPTY, UINT8
-
-if TYPE_CHECKING:
-    from bowstring.memory.buffer import Bytes
+from bowstring.memory.buffer import EMPTY, UINT8, Bytes
 
 INLINE_BYTES = 12
 """Values of up to this length are stored in the view."""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts import utf8_decoding
 from bowstring.layouts.base import ArrayData, Indices, Layout, Values, pack_validity, replace_none, short_repr
 from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
 from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import is_bytes_like
+from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import UINT8, Buffer, Bytes
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
-    from bowstring.memory.bitmap import Mask
 
 
 class ByteStringLayout(Layout):

@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import Dictionary
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import (
     VALIDITY,
@@ -32,14 +33,11 @@ from bowstring.layouts.base import (
 from bowstring.layouts.concatenation import array_lengths, concat_buffer_values, concat_validity
 from bowstring.layouts.equality import arrays_equal, has_prefix
 from bowstring.layouts.expansion_limits import check_expanded_slots
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import Dictionary
-    from bowstring.layouts.interleave import SlotSelection
 
 
 def to_hashable_key(value: Any) -> Any:
@@ -53,7 +51,7 @@ def to_hashable_key(value: Any) -> Any:
     return bytes(value) if isinstance(value, (bytearray, memoryview)) else (type(value), value)
 
 
-class DictionaryLayout(Layout):
+class DictionaryLayout(InterleavableLayout):
     """Integer indices into a dictionary of any layout."""
 
     __slots__ = ("_dictionary", "index_layout")

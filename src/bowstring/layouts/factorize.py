@@ -11,9 +11,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bowstring.layouts.base import ArrayData, Indices, Values
+from bowstring.layouts.base import ArrayData, Indices, Values, check_expanded_array
 from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
-from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.sort_keys import run_start_mask, stable_argsort
 from bowstring.memory.buffer import UINT8
 

@@ -11,19 +11,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import RunEndEncoded
 from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.layouts.base import ArrayData, Indices, Layout, Values, find_first_true, to_buffer
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, check_expanded_array, find_first_true, to_buffer
 from bowstring.layouts.dictionary import to_hashable_key
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.expansion_limits import check_expanded_array, check_expanded_slots
+from bowstring.layouts.expansion_limits import check_expanded_slots
 from bowstring.memory.bitmap import Mask
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import RunEndEncoded
 
 
 class RunEndEncodedLayout(Layout):

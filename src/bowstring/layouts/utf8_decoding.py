@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import codecs
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import Indices, Values, set_nulls_to_none
+from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Bytes
-
-if TYPE_CHECKING:
-    from bowstring.memory.bitmap import Mask
 
 # Bounds the memory of a decoded block, 1 MiB at most, and the bytes read after the first that is not ASCII. A
 # multiple of 8, for `is_ascii`.
