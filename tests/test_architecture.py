@@ -7,7 +7,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -26,13 +26,14 @@ LAZY_EXPORTS = "bowstring._lazy_exports"
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """One import statement: its location, its target, and whether it is inside a function."""
+    """One import statement: its location, its target, and whether it is in a function or only for type checkers."""
 
     path: Path
     line: int
     package: str
     target: str
     inside_function: bool
+    type_checking: bool = False
 
     @property
     def where(self) -> str:
@@ -109,8 +110,10 @@ def is_type_checking(test: ast.expr) -> bool:
 
 
 def imports_under(node: ast.AST, path: Path, inside_function: bool = False) -> Iterator[Import]:
-    """Every import that can run under `node`, those in functions included, those under TYPE_CHECKING not."""
+    """Every import under `node`, those in functions and for type checkers included."""
     if isinstance(node, ast.If) and is_type_checking(node.test):
+        for statement in node.body:
+            yield from (replace(each, type_checking=True) for each in imports_under(statement, path, inside_function))
         for statement in node.orelse:
             yield from imports_under(statement, path, inside_function)
         return
@@ -184,8 +187,14 @@ def absolute(node: ast.ImportFrom, path: Path) -> str:
 
 
 @cache
-def all_imports() -> list[Import]:
+def declared_imports() -> list[Import]:
     return [statement for path, tree in trees().items() for statement in imports_under(tree, path)]
+
+
+@cache
+def all_imports() -> list[Import]:
+    """Every import that can run."""
+    return [statement for statement in declared_imports() if not statement.type_checking]
 
 
 def wrong_direction(statement: Import) -> bool:
@@ -240,6 +249,7 @@ def reach(graph: dict[str, set[str]], start: str) -> set[str]:
     return reached | {start}
 
 
+SHARING_CYCLE = {"sharing.server.clients", "sharing.server.server"}
 LAYERED = ("ipc", "transports", "sharing", "spark")
 
 
@@ -269,7 +279,16 @@ def imports_of(source: str, path: str) -> list[Import]:
 
 
 def test_no_module_imports_itself_through_others() -> None:
-    assert cycles(all_imports()) == []
+    # The servers of shared memory have the only cycle, which type annotations make.
+    assert [group for group in cycles(declared_imports()) if group != SHARING_CYCLE] == []
+
+
+def test_a_cycle_that_type_annotations_make_is_detected() -> None:
+    imports = [
+        *imports_of("if TYPE_CHECKING:\n    from bowstring.memory.bitmap import Mask", "memory/iovec.py"),
+        *imports_of("from bowstring.memory.iovec import IoVec", "memory/bitmap.py"),
+    ]
+    assert cycles(imports) == [{"memory.bitmap", "memory.iovec"}]
 
 
 def test_a_cycle_of_modules_is_detected() -> None:
@@ -387,8 +406,10 @@ def test_an_import_in_the_declared_direction_is_allowed(source: str, path: str) 
     assert {wrong_direction(statement) for statement in imports_of(source, path)} == {False}
 
 
-def test_imports_under_type_checking_are_not_counted() -> None:
-    assert imports_of("if TYPE_CHECKING:\n    import pyarrow", "ipc/api.py") == []
+def test_imports_under_type_checking_do_not_run() -> None:
+    (statement,) = imports_of("if TYPE_CHECKING:\n    import pyarrow", "ipc/api.py")
+    assert statement.type_checking
+    assert statement not in all_imports()
 
 
 @pytest.mark.parametrize(

@@ -56,11 +56,10 @@ from bowstring.datasets.published_dataset import (
 )
 from bowstring.datasets.published_query import follow_published as follow_published
 from bowstring.datasets.sources import dataset as dataset
-from bowstring.datatypes.base import DataType as DataType
 from bowstring.datatypes.canonical.json import json_ as json_
 from bowstring.datatypes.canonical.uuid import uuid as uuid
 from bowstring.datatypes.conversion import field as field
-from bowstring.datatypes.field import Field as Field
+from bowstring.datatypes.field import DataType as DataType, Field as Field
 from bowstring.datatypes.schema import Schema as Schema, schema as schema, unify_schemas as unify_schemas
 from bowstring.datatypes.types import (
     binary as binary,

@@ -55,7 +55,7 @@ UNNAMED: dict[str, Callable[[], Any]] = {
     "arrays": lambda: [bs.array(values) for values in VALUES.values()],
     "a tuple": lambda: tuple(map(np.array, VALUES.values())),
 }
-CONSTRUCTORS = [bs.table, bs.record_batch]
+CONSTRUCTORS: list[Callable[..., Any]] = [bs.table, bs.record_batch]
 
 
 def cases(kinds: dict[str, Callable[[], Any]]) -> pytest.MarkDecorator:

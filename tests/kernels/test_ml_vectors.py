@@ -12,6 +12,7 @@ import pytest
 import bowstring as bs
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.kernels.ml_vectors import count_values, is_matrix, is_vector, read_vectors, to_lists, to_sparse
+from bowstring.layouts.validation import validate
 from tests.kernels.ml_values import MATRIX_TYPE, VECTOR_TYPE
 
 Row = tuple[Any, ...] | None
@@ -69,7 +70,7 @@ def test_values_are_those_of_the_dense_and_sparse_forms(create_row: Any, kinds: 
             values = expected[1:] if len(each) < len(array) else expected
             for value_type in (bs.float64(), bs.float32()):
                 lists = to_lists(each, value_type)
-                lists.validate(full=True)
+                validate(lists, full=True)
                 assert lists.to_pylist() == values, seed
             num_values = int(sum(np.size(value) for value in values if value is not None))
             assert count_values(each) == num_values
@@ -83,7 +84,7 @@ def test_sparse_vectors_have_no_zeros() -> None:
         pairs = [random_vector(random, is_sparse=random.random() < 0.5) for _ in range(8)]
         array = with_hidden_values(bs.array([row for row, _ in pairs], VECTOR_TYPE), random)
         sparse = to_sparse(array)
-        sparse.validate(full=True)
+        validate(sparse, full=True)
         assert sparse.type == array.type
         assert to_lists(sparse, bs.float64()).to_pylist() == [values for _, values in pairs]
         for row in filter(None, sparse.to_pylist()):

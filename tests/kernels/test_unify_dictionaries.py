@@ -11,6 +11,7 @@ from hypothesis import given, strategies as st
 import bowstring as bs
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.kernels.unify_dictionaries import concat_and_unify
+from bowstring.layouts.validation import validate
 
 DICTIONARY_TYPE = bs.dictionary(bs.int8(), bs.string())
 WORDS = st.lists(st.none() | st.sampled_from(["a", "b", "", "ä", "longer"]), max_size=6)
@@ -29,7 +30,7 @@ def test_the_unified_dictionary_has_each_value_once(
         arrays.append(bs.array(values, nest(DICTIONARY_TYPE)).slice(offset, length))
         expected += values[offset : offset + length]
     unified = concat_and_unify(arrays * times)
-    unified.validate(full=True)
+    validate(unified, full=True)
     assert unified.to_pylist() == expected * times
     if not is_nested:
         words = unified.require_dictionary().to_pylist()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Self, overload
+from typing import Any, Self, overload
 
 import numpy as np
 
 from bowstring.arrays.arithmetic import Arithmetic
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.conversion import as_type
+from bowstring.datatypes.conversion import TypeLike, as_type
+from bowstring.datatypes.field import DataType
 from bowstring.datatypes.types import (
     BaseList,
     Dictionary,
@@ -33,11 +33,11 @@ from bowstring.kernels import cast, encode, lists, nulls, sort
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.sort import NullPlacement, Order
 from bowstring.kernels.unify_dictionaries import concat_and_unify
-from bowstring.layouts.base import ArrayData, Indices, Values
+from bowstring.layouts import validation
+from bowstring.layouts.base import ArrayData, Indices, Values, check_expanded_arrays, total_buffer_size
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.dtype_conversion import convert_dtype
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.indexing import as_indices, chunk_starts, normalize_index, to_integer
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.struct_ import StructLayout
@@ -45,9 +45,6 @@ from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
 from bowstring.pyarrow_names import explain_missing_attributes
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.conversion import TypeLike
 
 
 @explain_missing_attributes
@@ -134,6 +131,29 @@ class Array(Arithmetic, ArrayData):
         return array
 
     # Structure
+
+    def get_total_buffer_size(self) -> int:
+        """Return the size of all buffers in bytes. A slice counts its whole buffers; shared buffers count once.
+
+        >>> bs.array([1, 2, 3, 4])[:2].get_total_buffer_size()
+        32
+        """
+        return total_buffer_size([self])
+
+    def validate(self, full: bool = False) -> None:
+        r"""Check buffer sizes, counts and children; with `full` also every offset, index, string and run end.
+
+        Raises `InvalidDataError`; the message names the array, the buffer and the element.
+
+        >>> import numpy as np
+        >>> array = bs.Array.from_buffers("string", 1, [None, np.array([0, 1], np.int32), b"\xff"])
+        >>> try:
+        ...     array.validate(full=True)
+        ... except bs.errors.InvalidDataError:
+        ...     print("not valid UTF-8")
+        not valid UTF-8
+        """
+        validation.validate(self, full)
 
     def buffers(self) -> list[Buffer | None]:
         r"""Return the buffers of the array and its children, depth first, whole ones also of a slice; not copied.

@@ -33,7 +33,6 @@ from bowstring.layouts.indexing import (
 )
 from bowstring.layouts.interleave import SlotSelection
 from bowstring.layouts.registry import layout_of
-from bowstring.memory.bitmap import Mask
 from bowstring.pyarrow_names import explain_missing_attributes
 
 
@@ -69,11 +68,17 @@ class ChunkedArray(ColumnChunks):
 
         `starts` are as in `bowstring.layouts.indexing.chunk_starts`. `name` is of the column in its table, for pandas.
         """
+
+        def create_checked_chunk(index: int) -> Array:
+            chunk = create_chunk(index)
+            _check_chunk_type(chunk, type)
+            return chunk
+
         column = cls.__new__(cls)
         column._name = name
         column.type = type
         column._starts = starts
-        column._chunks = _LazyChunks(create_chunk, len(starts) - 1, type)
+        column._chunks = LazyArrays(len(starts) - 1, create_checked_chunk)
         return column
 
     @property
@@ -133,14 +138,10 @@ class ChunkedArray(ColumnChunks):
         ['c', 'a']
         """
         checked_indices, is_null = as_nullable_indices(combine_if_chunked(indices), len(self))
-        if is_null is not None:
-            return ChunkedArray([self._take_or_null(checked_indices, is_null)], self.type)
-        return ChunkedArray([self._take_from_chunks(*resolve_chunks(self._starts, checked_indices))], self.type)
-
-    def _take_or_null(self, indices: Indices, is_null: Mask) -> ArrayData:
-        if not len(self):  # all indices are null
-            return layout_of(self.type).nulls(len(indices))
-        return set_nulls(self._take_from_chunks(*resolve_chunks(self._starts, indices)), is_null)
+        if is_null is not None and not len(self):  # all indices are null
+            return ChunkedArray([layout_of(self.type).nulls(len(is_null))], self.type)
+        array = self._take_from_chunks(*resolve_chunks(self._starts, checked_indices))
+        return ChunkedArray([array if is_null is None else set_nulls(array, is_null)], self.type)
 
     def _take_from_chunks(self, used_chunks: Sequence[int], chunk_indices: Indices, indices: Indices) -> ArrayData:
         """Return the slots that `resolve_chunks` located, in one array."""
@@ -151,7 +152,7 @@ class ChunkedArray(ColumnChunks):
             chunk = chunks[0] if chunks else self.slice(0, 0).combine_chunks()
             return chunk.layout.take(chunk, indices)
         layout = chunks[0].layout
-        array = layout.interleave(SlotSelection(chunks, chunk_indices, indices))
+        array = SlotSelection(chunks, chunk_indices, indices).interleave()
         if array is not None:
             return array
         # The layout can't gather from several arrays, as with dictionaries that differ: take from each chunk,
@@ -388,34 +389,33 @@ class ChunkedArray(ColumnChunks):
         return array_to_html(self, len(self))
 
 
-class _LazyChunks(Sequence[Array]):
-    """The chunks of a table's column, created on first access.
+class LazyArrays(Sequence[Array]):
+    """Arrays that a function of their index creates on first access.
 
-    Two threads may create a chunk at the same time. The last one is kept; both are views of the same memory.
+    Two threads may create an array at the same time. The last one is kept; both are views of the same memory.
     """
 
-    __slots__ = ("_arrays", "_create", "_type")
+    __slots__ = ("_arrays", "_create", "_length")
 
-    def __init__(self, create: Callable[[int], Array], count: int, type: DataType) -> None:
+    def __init__(self, length: int, create: Callable[[int], Array]) -> None:
+        self._length = length
         self._create = create
-        self._type = type
-        self._arrays: list[Array | None] = [None] * count
+        self._arrays: dict[int, Array] = {}
 
     def __len__(self) -> int:
-        return len(self._arrays)
+        return self._length
 
     def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self)))]
-        array = self._arrays[index]
+            return [self[i] for i in range(self._length)[index]]
+        index = range(self._length)[index]
+        array = self._arrays.get(index)
         if array is None:
-            array = self._create(index)
-            _check_chunk_type(array, self._type)
-            self._arrays[index] = array
+            array = self._arrays[index] = self._create(index)
         return array
 
     def __iter__(self) -> Iterator[Array]:
-        return map(self.__getitem__, range(len(self)))
+        return map(self.__getitem__, range(self._length))
 
 
 def _check_chunk_type(chunk: ArrayData, type: DataType) -> None:

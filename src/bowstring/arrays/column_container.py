@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, Generic, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -19,24 +19,24 @@ from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data
-from bowstring.interop.c_array import AbstractRecordBatch
+from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
 from bowstring.interop.data_frames import to_interchange_frame, to_narwhals_frame
-from bowstring.interop.pandas import to_frame
+from bowstring.interop.pandas import frame_to_batches, to_frame
 from bowstring.kernels.column_chunks import combine_with_wider_indices
-from bowstring.kernels.filter import NullSelection
-from bowstring.kernels.nulls import inherit_nulls
+from bowstring.kernels.filter import MaskLike, NullSelection
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
-from bowstring.layouts.base import Indices, Values, to_object_array
-from bowstring.layouts.buffer_sizes import total_buffer_size
+from bowstring.layouts.base import Indices, Values, to_object_array, total_buffer_size
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.indexing import to_integer
-from bowstring.layouts.struct_ import StructLayout
 
 SortKey: TypeAlias = tuple[str, Order] | tuple[str, Order, NullPlacement]
 """The name of a column, its order and the place of its nulls."""
 
 
-class ColumnContainer(ABC):
+Column_co = TypeVar("Column_co", bound=Array | ChunkedArray, covariant=True)
+
+
+class ColumnContainer(ABC, Generic[Column_co]):
     """Columns of equal length, with a schema."""
 
     __slots__ = ("__weakref__",)
@@ -86,6 +86,32 @@ class ColumnContainer(ABC):
         return cls._from_columns_or_rows(rows, Schema(()) if schema is None and not rows else schema, metadata)
 
     @classmethod
+    def from_pandas(
+        cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None, **options: Any
+    ) -> Self:
+        """Convert a pandas DataFrame by pyarrow, with the options of its `Table.from_pandas`, such as `safe=False`.
+
+        The schema's metadata describes index, labels and dtypes. The index becomes the last columns; a RangeIndex is
+        stored as metadata only (`preserve_index=True` stores it as a column, False drops the index). A `schema` selects
+        columns and their types. Shares the memory of numbers and timestamps. Raises `TypeMismatchError`, naming the
+        column, if its values do not fit one type, and `InvalidArgumentError` if the frame lacks columns of the schema,
+        or has labels of equal text.
+
+        >>> import pandas as pd
+        >>> bs.Table.from_pandas(pd.DataFrame({"n": [1, 2]})).to_pydict()
+        {'n': [1, 2]}
+        >>> bs.RecordBatch.from_pandas(pd.DataFrame({"n": [1, 2]})).to_pydict()
+        {'n': [1, 2]}
+        """
+        options["preserve_index"] = preserve_index
+        return cls._from_columnar_batches(*frame_to_batches(df, schema, options))
+
+    @classmethod
+    @abstractmethod
+    def _from_columnar_batches(cls, schema: Schema, batches: Sequence[ColumnarBatch]) -> Self:
+        """Create a container of one or more imported batches."""
+
+    @classmethod
     @abstractmethod
     def _from_columns_or_rows(cls, data: Any, schema: SchemaLike | None, metadata: MetadataLike) -> Self:
         """Create a container of columns by name, or of rows."""
@@ -101,11 +127,11 @@ class ColumnContainer(ABC):
 
     @property
     @abstractmethod
-    def columns(self) -> Sequence[Array | ChunkedArray]:
+    def columns(self) -> Sequence[Column_co]:
         """All columns."""
 
     @abstractmethod
-    def column(self, key: int | str) -> Array | ChunkedArray:
+    def column(self, key: int | str) -> Column_co:
         """Return a column by index or name. Raises `NotFoundError`.
 
         >>> bs.record_batch({"n": [1, None]}).column("n")
@@ -140,7 +166,7 @@ class ColumnContainer(ABC):
         """The names of the columns."""
         return self.schema.names
 
-    def itercolumns(self) -> Iterator[Array | ChunkedArray]:
+    def itercolumns(self) -> Iterator[Column_co]:
         """Iterate over the columns.
 
         >>> [column.to_pylist() for column in bs.table({"a": [1, 2], "b": ["x", None]}).itercolumns()]
@@ -191,7 +217,7 @@ class ColumnContainer(ABC):
             if not isinstance(field.type, Struct):
                 continue
             column = as_chunked_array(self.column(index))
-            chunks = [split_structs(chunk) for chunk in column.chunks]
+            chunks = [chunk.flatten() for chunk in column.chunks]
             flattened = flattened.remove_column(index)
             for position, child in enumerate(field.type.fields):
                 values = ChunkedArray([fields[position] for fields in chunks], child.type)
@@ -236,7 +262,7 @@ class ColumnContainer(ABC):
     def __len__(self) -> int:
         return self.num_rows
 
-    def __iter__(self) -> Iterator[Array | ChunkedArray]:
+    def __iter__(self) -> Iterator[Column_co]:
         """Iterate over the columns."""
         return iter(self.columns)
 
@@ -328,21 +354,22 @@ class ColumnContainer(ABC):
     def _record_batches(self) -> Sequence[AbstractRecordBatch]:
         """Return the record batches."""
 
-    def _slice_rows(self, key: builtins.slice) -> Self:
-        """Select the rows of a Python slice; copies them unless its step is 1."""
-        start, stop, step = key.indices(self.num_rows)
-        if step == 1:
-            return self.slice(start, max(stop - start, 0))
-        check_expanded_values(len(range(start, stop, step)), self.nbytes * 8)
-        return self._take_rows(np.arange(start, stop, step, dtype=np.int64))
-
-    def _select_or_filter(self, key: Any) -> Self:
-        """Select the rows of a Python slice or of a mask, or columns by a list of names."""
+    @overload
+    def __getitem__(self, key: int | str) -> Column_co: ...
+    @overload
+    def __getitem__(self, key: builtins.slice | list[str] | MaskLike | ChunkedArray) -> Self: ...
+    def __getitem__(self, key: Any) -> Column_co | Self:
+        """Return a column by index or name, the columns of a list of names, or the rows of a slice or boolean mask."""
         if isinstance(key, builtins.slice):
-            return self._slice_rows(key)
+            start, stop, step = key.indices(self.num_rows)
+            if step == 1:
+                return self.slice(start, max(stop - start, 0))
+            check_expanded_values(len(range(start, stop, step)), self.nbytes * 8)
+            return self._take_rows(np.arange(start, stop, step, dtype=np.int64))
         if isinstance(key, list) and all(isinstance(name, str) for name in key):
             return self.select(key)
-        return self.filter(key)
+        is_mask = isinstance(key, list) or (hasattr(key, "__array__") and not isinstance(key, np.generic))
+        return self.filter(key) if is_mask else self.column(key)
 
     @abstractmethod
     def filter(self, mask: Any, *, null_selection_behavior: NullSelection = "drop") -> Self:
@@ -483,19 +510,6 @@ def _common_dtype(columns: Sequence[Values]) -> np.dtype[Any]:
         return np.result_type(*columns) if columns else np.dtype(np.float64)
     except TypeError:  # such as a date and a number
         return np.dtype(object)
-
-
-def split_structs(structs: Array) -> list[Array]:
-    """Return the fields of a struct array, with nulls where the struct is null. Raises `TypeMismatchError`."""
-    layout = structs.layout
-    if not isinstance(layout, StructLayout):
-        raise TypeMismatchError(f"expected an array of structs, found {structs.type}")
-    return [Array.from_array_data(inherit_nulls(child, structs)) for child in layout.columns(structs)]
-
-
-def has_several(key: object) -> bool:
-    """Whether a subscript selects rows, or columns by a list of names, rather than one column."""
-    return isinstance(key, (builtins.slice, list)) or (hasattr(key, "__array__") and not isinstance(key, np.generic))
 
 
 def get_distinct_names(schema: Schema) -> list[str]:

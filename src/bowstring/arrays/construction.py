@@ -13,8 +13,8 @@ import numpy as np
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array
 from bowstring.arrays.scalar import Scalar
-from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike, as_type
+from bowstring.datatypes.field import DataType
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError, check_count
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas import is_pandas_object

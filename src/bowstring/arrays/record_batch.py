@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays
-from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
-from bowstring.arrays.column_container import ColumnContainer, get_distinct_names, has_several, split_structs
+from bowstring.arrays.chunked_array import ChunkedArray, LazyArrays, as_chunked_array, combine_if_chunked
+from bowstring.arrays.column_container import ColumnContainer, get_distinct_names
 from bowstring.arrays.construction import array
 from bowstring.arrays.preview import describe_shape, preview_as_text
 from bowstring.datatypes import types
@@ -20,14 +19,14 @@ from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError, prefix_errors
 from bowstring.interop import c_data
-from bowstring.interop.pandas import PANDAS_KEY, frame_to_batches, is_pandas_object
+from bowstring.interop.c_array import ColumnarBatch
+from bowstring.interop.pandas import PANDAS_KEY, is_pandas_object
 from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
 from bowstring.kernels.column_chunks import ColumnChunks
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
-from bowstring.layouts.base import ArrayData, Indices
-from bowstring.layouts.expansion_limits import check_expanded_containers
+from bowstring.layouts.base import ArrayData, Indices, check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout, columns_to_rows
@@ -38,7 +37,7 @@ TableLike: TypeAlias = "Mapping[str, Any] | Iterable[Any] | c_data.SupportsArrow
 
 
 @explain_missing_attributes
-class RecordBatch(ColumnContainer):
+class RecordBatch(ColumnContainer[Array]):
     """Columns of one length, with a schema; immutable.
 
     `columns` can be any sequence; a reader's creates each array on first access. `pairs` is the custom metadata
@@ -108,28 +107,12 @@ class RecordBatch(ColumnContainer):
         return record_batch(data, schema, metadata=metadata)
 
     @classmethod
-    def from_pandas(
-        cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None, **options: Any
-    ) -> RecordBatch:
-        """Convert a pandas DataFrame by pyarrow, with the options of its `Table.from_pandas`, such as `safe=False`.
-
-        The schema's metadata describes index, labels and dtypes. The index becomes the last columns; a RangeIndex is
-        stored as metadata only (`preserve_index=True` stores it as a column, False drops the index). A `schema` selects
-        columns and their types. Shares the memory of numbers and timestamps. Raises `TypeMismatchError`, naming the
-        column, if its values do not fit one type, and `InvalidArgumentError` if the frame lacks columns of the schema,
-        or has labels of equal text.
-
-        >>> import pandas as pd
-        >>> bs.RecordBatch.from_pandas(pd.DataFrame({"n": [1, 2]})).to_pydict()
-        {'n': [1, 2]}
-        """
-        options["preserve_index"] = preserve_index
-        batch_schema, batches = frame_to_batches(df, schema, options)
+    def _from_columnar_batches(cls, schema: Schema, batches: Sequence[ColumnarBatch]) -> RecordBatch:
         columns = [
             ColumnChunks([batch.columns[index] for batch in batches], field.type).combine_chunks()
-            for index, field in enumerate(batch_schema.fields)
+            for index, field in enumerate(schema.fields)
         ]
-        return cls(batch_schema, len(df), as_arrays(columns))
+        return cls(schema, sum(batch.num_rows for batch in batches), as_arrays(columns))
 
     @classmethod
     def from_struct_array(cls, struct_array: Array) -> RecordBatch:
@@ -139,8 +122,9 @@ class RecordBatch(ColumnContainer):
         {'n': [1, 2]}
         """
         structs = as_array(struct_array)
-        columns = split_structs(structs)
-        return cls(Schema(tuple(structs.type.fields)), len(structs), columns)
+        if not isinstance(structs.type, types.Struct):
+            raise TypeMismatchError(f"expected an array of structs, found {structs.type}")
+        return cls(Schema(structs.type.fields), len(structs), structs.flatten())
 
     def to_struct_array(self) -> Array:
         """Return the rows as an array of structs without nulls; nothing is copied.
@@ -185,13 +169,13 @@ class RecordBatch(ColumnContainer):
 
     def _select_columns(self, schema: Schema, indices: list[int]) -> RecordBatch:
         lazy_columns = self.lazy_columns
-        columns = _LazyColumns(len(indices), lambda index: lazy_columns[indices[index]])
+        columns = LazyArrays(len(indices), lambda index: lazy_columns[indices[index]])
         return RecordBatch(schema, self.num_rows, columns, self.pairs)
 
     def slice(self, offset: int = 0, length: int | None = None) -> RecordBatch:
         offset, length = clip_slice(offset, length, self.num_rows)
         lazy_columns = self.lazy_columns
-        columns = _LazyColumns(len(lazy_columns), lambda index: lazy_columns[index].slice(offset, length))
+        columns = LazyArrays(len(lazy_columns), lambda index: lazy_columns[index].slice(offset, length))
         return RecordBatch(self.schema, length, columns, self.pairs)
 
     def filter(
@@ -254,7 +238,7 @@ class RecordBatch(ColumnContainer):
         def column_at(i: int) -> Array:
             return new_column if i == index else lazy_columns[i if i < index else i - 1 + num_dropped]
 
-        return RecordBatch(schema, len(column), _LazyColumns(len(schema), column_at), self.pairs)
+        return RecordBatch(schema, len(column), LazyArrays(len(schema), column_at), self.pairs)
 
     def to_host(self) -> RecordBatch:
         """Copy memory of a GPU to the CPU. As `Array.to_host`."""
@@ -301,14 +285,6 @@ class RecordBatch(ColumnContainer):
 
     def _record_batches(self) -> list[RecordBatch]:
         return [self]
-
-    @overload
-    def __getitem__(self, key: int | str) -> Array: ...
-    @overload
-    def __getitem__(self, key: builtins.slice | list[str] | MaskLike | ChunkedArray) -> RecordBatch: ...
-    def __getitem__(self, key: Any) -> Array | RecordBatch:
-        """Return a column by index or name, the columns of a list of names, or the rows of a slice or boolean mask."""
-        return self._select_or_filter(key) if has_several(key) else self.column(key)
 
     def __repr__(self) -> str:
         return preview_as_text(f"<bowstring.RecordBatch {describe_shape(self)}>", self)
@@ -361,34 +337,6 @@ def resolve_cast_schema(schema: Schema, target: SchemaLike) -> Schema:
     return target
 
 
-def schema_of_columns(
-    columns: Sequence[Array | ChunkedArray], names: Sequence[str] | None, schema: SchemaLike | None
-) -> Schema:
-    """Return the given schema, or one of names and the columns' types.
-
-    Raises `InvalidArgumentError` if the schema does not fit the columns, or their lengths differ.
-    """
-    if names is not None and schema is not None:
-        raise InvalidArgumentError("expected `names` or a `schema`, found both")
-    if schema is None:
-        if names is None or len(names) != len(columns):
-            raise InvalidArgumentError(f"{len(columns)} columns need as many names, or a schema")
-        for name in names:
-            check_field_name(name)
-        schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
-    schema = as_schema(schema)
-    if len(schema) != len(columns):
-        raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(columns)} columns")
-    rows = len(columns[0]) if columns else 0
-    for field, column in zip(schema.fields, columns, strict=True):
-        if len(column) != rows:
-            raise InvalidArgumentError(f"column {field.name!r} has {len(column)} values, the first column has {rows}")
-        actual, expected = column.type, field.type
-        if actual is not expected and actual != expected:
-            raise InvalidArgumentError(f"column {field.name!r} has type {actual}, expected {expected}")
-    return schema
-
-
 def record_batch(
     data: TableLike,
     names: Sequence[str] | SchemaLike | None = None,
@@ -433,7 +381,7 @@ def record_batch(
     return RecordBatch(batch_schema, arrays[0].length if arrays else 0, arrays)
 
 
-Columns = TypeVar("Columns", bound=ColumnContainer)
+Columns = TypeVar("Columns", bound=ColumnContainer[Any])
 
 
 def adapt_columns(columns: Columns, schema: SchemaLike | None, metadata: MetadataLike) -> Columns:
@@ -535,22 +483,32 @@ def convert_columns(
         raise TypeMismatchError(f"expected a sequence of columns, not {type(data).__name__}")
     data = [as_chunked_array(each) if _has_chunks(each) else each for each in data]
     if schema is not None:
+        if names is not None:
+            raise InvalidArgumentError("expected `names` or a `schema`, found both")
         schema = as_schema(schema)
         if len(schema) != len(data):
             raise InvalidArgumentError(f"a schema of {len(schema)} fields does not fit {len(data)} columns")
-    types_ = [None] * len(data) if schema is None else schema.types
+        names = schema.names
+    elif names is None or len(names) != len(data):
+        raise InvalidArgumentError(f"{len(data)} columns need as many names, or a schema")
     columns: list[Any] = []
-    labels = schema.names if schema is not None else names if names is not None and len(names) == len(data) else None
-    for label, values, type_ in zip(labels or range(len(data)), data, types_, strict=True):
+    for name, values, type_ in zip(names, data, [None] * len(data) if schema is None else schema.types, strict=True):
+        check_field_name(name)
         if isinstance(values, Array | ChunkedArray) and type_ in (None, values.type):
             columns.append(values)
             continue
-        with prefix_errors(f"column {label!r}"):
+        with prefix_errors(f"column {name!r}"):
             if isinstance(values, ChunkedArray) and type_ is not None:
                 columns.append(values.cast(type_))
             else:
                 columns.append(array(values, type_))
-    schema = schema_of_columns(columns, names, schema)
+    for name, column in zip(names, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise InvalidArgumentError(
+                f"column {name!r} has {len(column)} values, the first column has {len(columns[0])}"
+            )
+    if schema is None:
+        schema = Schema(tuple(Field(name, column.type) for name, column in zip(names, columns, strict=True)))
     return columns, schema if metadata is None else schema.with_metadata(metadata)
 
 
@@ -594,24 +552,3 @@ def import_stream(source: object) -> tuple[Schema, Iterator[RecordBatch]]:
     """Import the schema and the batches of a stream of another library. Raises as `c_data.import_stream`."""
     schema, batches = c_data.import_stream(source)
     return schema, (RecordBatch(schema, num_rows, as_arrays(columns)) for num_rows, columns in batches)
-
-
-class _LazyColumns(Sequence["Array"]):
-    """Columns created on access by a function of their index."""
-
-    __slots__ = ("_column_at", "_length")
-
-    def __init__(self, length: int, column_at: Callable[[int], Array]) -> None:
-        self._length = length
-        self._column_at = column_at
-
-    def __len__(self) -> int:
-        return self._length
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return list(map(self._column_at, range(*index.indices(self._length))))
-        return self._column_at(range(self._length)[index])
-
-    def __iter__(self) -> Iterator[Array]:
-        return map(self._column_at, range(self._length))

@@ -8,9 +8,9 @@ from typing import Any
 
 from bowstring.arrays.arithmetic import Arithmetic
 from bowstring.arrays.array import Array
-from bowstring.datatypes.base import DataType
 from bowstring.datatypes.conversion import TypeLike
 from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.field import DataType
 from bowstring.datatypes.types import (
     BaseBinary,
     BaseList,

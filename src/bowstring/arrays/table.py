@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 
 from bowstring.arrays.array import Array, as_arrays
 from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array, combine_if_chunked
-from bowstring.arrays.column_container import ColumnContainer, has_several
+from bowstring.arrays.column_container import ColumnContainer
 from bowstring.arrays.preview import describe_shape, preview_as_text
 from bowstring.arrays.record_batch import (
     RecordBatch,
@@ -43,13 +42,13 @@ from bowstring.errors import (
     prefix_errors,
 )
 from bowstring.interop import c_data
-from bowstring.interop.pandas import frame_to_batches, is_pandas_object
+from bowstring.interop.c_array import ColumnarBatch
+from bowstring.interop.pandas import is_pandas_object
 from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import FiltersLike, is_filters, parse_filters
 from bowstring.kernels.unify_dictionaries import has_dictionary, unify_dictionaries
-from bowstring.layouts.base import Indices
-from bowstring.layouts.expansion_limits import check_expanded_containers
+from bowstring.layouts.base import Indices, check_expanded_containers
 from bowstring.layouts.indexing import chunk_starts, clip_slice, resolve_chunks, split_slice_by_chunk
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import Closable
@@ -57,7 +56,7 @@ from bowstring.pyarrow_names import explain_missing_attributes
 
 
 @explain_missing_attributes
-class Table(ColumnContainer):
+class Table(ColumnContainer[ChunkedArray]):
     """Record batches of one schema; immutable. A column is a `ChunkedArray` with one chunk for each batch.
 
     >>> table = bs.table({"city": ["Riga", "Lima", None], "people": [605_273, 10_092_000, 7]})
@@ -141,26 +140,8 @@ class Table(ColumnContainer):
         return table(data, schema=schema, metadata=metadata)
 
     @classmethod
-    def from_pandas(
-        cls, df: Any, schema: SchemaLike | None = None, preserve_index: bool | None = None, **options: Any
-    ) -> Table:
-        """Convert a pandas DataFrame by pyarrow, with the options of its `Table.from_pandas`, such as `safe=False`.
-
-        The schema's metadata describes index, labels and dtypes. The index becomes the last columns; a RangeIndex is
-        stored as metadata only (`preserve_index=True` stores it as a column, False drops the index). A `schema` selects
-        columns and their types. Shares the memory of numbers and timestamps. Raises `TypeMismatchError`, naming the
-        column, if its values do not fit one type, and `InvalidArgumentError` if the frame lacks columns of the schema,
-        or has labels of equal text.
-
-        >>> import pandas as pd
-        >>> bs.Table.from_pandas(pd.DataFrame({"n": [1, 2]})).to_pydict()
-        {'n': [1, 2]}
-        """
-        options["preserve_index"] = preserve_index
-        table_schema, batches = frame_to_batches(df, schema, options)
-        return cls(
-            table_schema, [RecordBatch(table_schema, batch.num_rows, as_arrays(batch.columns)) for batch in batches]
-        )
+    def _from_columnar_batches(cls, schema: Schema, batches: Sequence[ColumnarBatch]) -> Table:
+        return cls(schema, [RecordBatch(schema, batch.num_rows, as_arrays(batch.columns)) for batch in batches])
 
     @classmethod
     def from_struct_array(cls, struct_array: Array | ChunkedArray) -> Table:
@@ -432,14 +413,6 @@ class Table(ColumnContainer):
 
     def _record_batches(self) -> list[RecordBatch]:
         return self._batches
-
-    @overload
-    def __getitem__(self, key: int | str) -> ChunkedArray: ...
-    @overload
-    def __getitem__(self, key: builtins.slice | list[str] | MaskLike | ChunkedArray) -> Table: ...
-    def __getitem__(self, key: Any) -> ChunkedArray | Table:
-        """Return a column by index or name, the columns of a list of names, or the rows of a slice or boolean mask."""
-        return self._select_or_filter(key) if has_several(key) else self.column(key)
 
     def __repr__(self) -> str:
         batches = format_count(len(self._batches), "batch")

@@ -13,8 +13,7 @@ from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array
 from bowstring.arrays.record_batch import RecordBatch, record_batch
 from bowstring.arrays.scalar import Scalar
 from bowstring.arrays.table import Table, table
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import DataType, Field
 from bowstring.datatypes.schema import Schema
 from bowstring.interop.c_data import has_c_array, has_c_stream
 from bowstring.interop.pandas import is_pandas_object

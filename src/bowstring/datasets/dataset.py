@@ -30,7 +30,7 @@ from bowstring.datasets.steps import (
     check_fractions,
     create_empty_batch,
 )
-from bowstring.datatypes.base import DataType
+from bowstring.datatypes.field import DataType
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.display.tables import MAX_HTML_ROWS, to_html_table
 from bowstring.errors import (

@@ -23,7 +23,7 @@ from bowstring.datasets.fixed_width_rows import FixedWidthRows
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
 from bowstring.datasets.steps import MapStep, RowChooser, SelectStep
-from bowstring.datatypes.base import DataType
+from bowstring.datatypes.field import DataType
 from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
 from bowstring.kernels.list_lengths import (
     NO_LISTS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from bowstring.datatypes.base import DataType
+from bowstring.datatypes.field import DataType
 from bowstring.datatypes.non_nested import SIMPLE_TYPES, Decimal, FixedSizeBinary, Timestamp
 from bowstring.errors import InvalidArgumentError, suggest
 

@@ -11,8 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bowstring.datatypes import non_nested
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import DataType, Field
 from bowstring.datatypes.nested import MAP_KEYS_SORTED
 from bowstring.datatypes.type_specs import TYPE_SPECS
 from bowstring.errors import InvalidArgumentError, InvalidDataError, UnsupportedError

@@ -6,11 +6,9 @@ import ctypes
 from collections.abc import Iterator
 from functools import lru_cache
 
-from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_format import parse_format_string
-from bowstring.datatypes.c_schema_export import NULLABLE
 from bowstring.datatypes.extension import resolve_extension_type
-from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.field import NULLABLE, DataType, Field, Metadata
 from bowstring.datatypes.nested import DICTIONARY_ORDERED, Dictionary
 from bowstring.datatypes.non_nested import Int
 from bowstring.errors import InvalidDataError, LimitError, add_location

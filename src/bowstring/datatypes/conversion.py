@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.aliases import parse_alias
-from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
-from bowstring.datatypes.field import Field, MetadataLike, as_metadata, check_field_name
+from bowstring.datatypes.field import DataType, Field, MetadataLike, as_metadata, check_field_name
 from bowstring.errors import InvalidArgumentError
 
 

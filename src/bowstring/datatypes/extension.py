@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar
 
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.field import DataType, Field, Metadata
 from bowstring.datatypes.nested import Dictionary
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.fork_safe_imports import completed_before_forks

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from bowstring.datatypes.base import DataType, check_one_of, check_size, check_type, is_integer_within
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import DataType, Field, check_type
 from bowstring.datatypes.non_nested import Int
+from bowstring.datatypes.parameters import check_one_of, check_size, is_integer_within
 from bowstring.errors import InvalidArgumentError, NotFoundError
 
 DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4

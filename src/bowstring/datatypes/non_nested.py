@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
 
-from bowstring.datatypes.base import DataType, check_one_of, check_size, check_text, is_integer_within
+from bowstring.datatypes.field import DataType
+from bowstring.datatypes.parameters import check_one_of, check_size, check_text, is_integer_within
 from bowstring.errors import InvalidArgumentError
 
 TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import DataType, Field
 from bowstring.datatypes.nested import BaseList, Map, RunEndEncoded, Struct, Union
 from bowstring.datatypes.schema import Schema
 

@@ -11,11 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field as _slot
 from typing import Any, TypeAlias
 
-from bowstring.datatypes.base import DataType
 from bowstring.datatypes.c_schema import import_field
-from bowstring.datatypes.c_schema_export import export_schema
 from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_field_if_foreign
-from bowstring.datatypes.field import Field, Metadata, MetadataLike, as_metadata, check_metadata_is_converted
+from bowstring.datatypes.field import DataType, Field, Metadata, MetadataLike, as_metadata, check_metadata_is_converted
 from bowstring.datatypes.nested import Struct
 from bowstring.display.objects import schema_to_html
 from bowstring.errors import (
@@ -316,7 +314,7 @@ class Schema:
         return "\n".join(str(f) for f in self.fields)
 
     def __arrow_c_schema__(self) -> object:
-        return export_schema("", Struct(self.fields), False, self.pairs)
+        return field_from_schema(self).__arrow_c_schema__()
 
     def __repr__(self) -> str:
         return f"Schema({', '.join(map(str, self.fields))})"

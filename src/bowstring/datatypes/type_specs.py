@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bowstring.datatypes import nested, non_nested as t
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import DataType, Field
 from bowstring.errors import InvalidDataError
 
 REQUIRED: Any = object()

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Literal
 
-from bowstring.datatypes.base import DataType as DataType, check_one_of
 from bowstring.datatypes.conversion import TypeLike, as_type, field, import_field_if_foreign
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import DataType as DataType, Field
 from bowstring.datatypes.nested import (
     BaseList as BaseList,
     Dictionary as Dictionary,
@@ -52,6 +51,7 @@ from bowstring.datatypes.non_nested import (
     Utf8 as Utf8,
     Utf8View as Utf8View,
 )
+from bowstring.datatypes.parameters import check_one_of
 from bowstring.datatypes.schema import FieldsLike as FieldsLike, as_fields as as_fields
 
 

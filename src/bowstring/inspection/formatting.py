@@ -21,9 +21,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.canonical.timestamp_with_offset import TimestampWithOffset
 from bowstring.display.printable_text import complete_year
 from bowstring.errors import InvalidArgumentError, prefix_errors
-from bowstring.layouts.base import ArrayData, Layout
-from bowstring.layouts.buffer_sizes import sum_buffer_sizes
-from bowstring.layouts.expansion_limits import check_expanded_arrays
+from bowstring.layouts.base import ArrayData, Layout, check_expanded_arrays, sum_buffer_sizes
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.value_codecs.numbers import NARROW_FLOATS
 

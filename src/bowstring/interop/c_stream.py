@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from bowstring.datatypes.c_schema import read_field
-from bowstring.datatypes.c_schema_export import build_field_block
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import Field, build_field_block
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError, ResourceError, prefix_errors
 from bowstring.interop import c_device
 from bowstring.interop.c_array import import_array_struct

@@ -30,9 +30,9 @@ from bowstring.errors import (
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
 from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks
-from bowstring.layouts.base import ArrayData
+from bowstring.layouts.base import ArrayData, check_expanded_array
 from bowstring.layouts.binary_view import BinaryViewLayout
-from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.validation import validate
 
 PANDAS_KEY = b"pandas"
 _MAX_LABEL_LENGTH = 10_000
@@ -94,7 +94,7 @@ def _check_values(array: ArrayData) -> ArrayData:
     add up, become empty.
     """
     check_expanded_array(array)
-    array.validate(full=True)
+    validate(array, full=True)
     layout = array.layout
     if isinstance(layout, BinaryViewLayout):
         array = layout.with_empty_nulls(array)

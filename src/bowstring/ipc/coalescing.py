@@ -18,8 +18,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count, prefix_errors
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionary
-from bowstring.layouts.base import ArrayData, Layout
-from bowstring.layouts.buffer_sizes import sum_buffer_sizes
+from bowstring.layouts.base import ArrayData, Layout, sum_buffer_sizes
 from bowstring.layouts.registry import layout_of
 from bowstring.memory.closable import call_on_error
 

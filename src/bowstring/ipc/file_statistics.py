@@ -25,8 +25,7 @@ import numpy.typing as npt
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field, Metadata
+from bowstring.datatypes.field import DataType, Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import FloatingPoint, Int, Struct, list_
 from bowstring.errors import InvalidArgumentError, InvalidDataError, prefix_errors
@@ -54,7 +53,7 @@ from bowstring.kernels.list_lengths import (
     list_length_bounds,
 )
 from bowstring.kernels.nulls import drop_null
-from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.base import check_expanded_array
 from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Memory

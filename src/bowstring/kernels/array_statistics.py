@@ -10,8 +10,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.field import DataType
 from bowstring.datatypes.nested import RunEndEncoded
 from bowstring.datatypes.types import Dictionary
 from bowstring.kernels.encode import run_end_decode

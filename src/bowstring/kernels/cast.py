@@ -21,9 +21,8 @@ from bowstring.kernels.encode import dictionary_encode, run_end_decode, run_end_
 from bowstring.kernels.ml_vectors import is_matrix, is_vector, to_lists
 from bowstring.kernels.nulls import check_no_nulls, insert_nulls, insert_nulls_at
 from bowstring.kernels.value_field import extract_value_field
-from bowstring.layouts.base import ArrayData, find_first_true
+from bowstring.layouts.base import ArrayData, check_expanded_array, find_first_true
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
-from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.list_ import ListLayout
@@ -31,6 +30,7 @@ from bowstring.layouts.list_view import ListViewLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
+from bowstring.layouts.validation import validate
 
 Caster: TypeAlias = Callable[[ArrayData, Any, bool], ArrayData]
 
@@ -54,7 +54,7 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
     except LimitError:
         raise
     except InvalidDataError as error:
-        array.validate(full=True)  # raises if the array itself is invalid
+        validate(array, full=True)  # raises if the array itself is invalid
         raise TypeMismatchError(f"can't cast {source} to {target_type}: {error}") from None
 
 
@@ -193,7 +193,7 @@ def _cast_from_extension(array: ArrayData, target: t.DataType, safe: bool) -> Ar
 
 def _cast_to_extension(array: ArrayData, target: ExtensionType, safe: bool) -> ArrayData:
     array = cast(array, target.storage_type, safe).with_layout(layout_of(target))
-    array.validate(full=True)
+    validate(array, full=True)
     return array
 
 

@@ -15,11 +15,10 @@ from bowstring.datatypes.types import DataType, Dictionary, int64
 from bowstring.errors import WouldCopyError, prefix_errors
 from bowstring.kernels.cast import cast
 from bowstring.kernels.unify_dictionaries import concat_and_unify
-from bowstring.layouts.base import ArrayData, Values
-from bowstring.layouts.buffer_sizes import total_buffer_size
+from bowstring.layouts.base import ArrayData, Values, check_expanded_arrays, total_buffer_size
 from bowstring.layouts.dtype_conversion import convert_dtype
-from bowstring.layouts.expansion_limits import check_expanded_arrays
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.validation import validate
 
 
 class ColumnChunks:
@@ -105,7 +104,7 @@ class ColumnChunks:
         >>> bs.chunked_array([["a"], [None]]).validate(full=True)
         """
         for chunk in self.chunks:
-            chunk.validate(full)
+            validate(chunk, full)
 
     def __len__(self) -> int:
         return sum(chunk.length for chunk in self.chunks)

@@ -32,11 +32,10 @@ from bowstring.kernels.array_statistics import decode_array, get_decoded_type, i
 from bowstring.kernels.cast_temporal import NANOSECONDS
 from bowstring.kernels.comparison import COMPARISONS, compare, get_order_keys
 from bowstring.kernels.value_field import extract_value_field
-from bowstring.layouts.base import ArrayData
+from bowstring.layouts.base import ArrayData, check_expanded_array
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.construction import to_python
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.expansion_limits import check_expanded_array
 from bowstring.layouts.factorize import factorize, scatter_valid
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of, primitive_layout

@@ -11,13 +11,12 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bowstring.datatypes.base import DataType
 from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.field import DataType
 from bowstring.datatypes.nested import BaseList
 from bowstring.kernels.lists import offsets_and_sizes
 from bowstring.kernels.ml_vectors import is_vector, vector_sizes
-from bowstring.layouts.base import ArrayData, Indices
-from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.base import ArrayData, Indices, check_expanded_array
 from bowstring.memory.bitmap import Mask
 
 ListLengthBounds: TypeAlias = tuple[tuple[int, int], ...]

@@ -14,11 +14,11 @@ from bowstring.datatypes.types import Bool
 from bowstring.errors import TypeMismatchError, prefix_errors
 from bowstring.kernels.encode import run_end_decode
 from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionary
-from bowstring.layouts.base import ArrayData, Values, pack_validity
+from bowstring.layouts.base import ArrayData, Values, check_expanded_array, pack_validity
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.construction import array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
-from bowstring.layouts.expansion_limits import allow_available_memory, check_expanded_array
+from bowstring.layouts.expansion_limits import allow_available_memory
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.layouts.registry import layout_of
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout

@@ -14,8 +14,7 @@ import numpy as np
 from bowstring.datatypes.types import Int
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
 from bowstring.kernels.value_field import extract_value_field
-from bowstring.layouts.base import ArrayData, Indices, Values
-from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.base import ArrayData, Indices, Values, check_expanded_array
 from bowstring.layouts.factorize import scatter_valid
 from bowstring.layouts.registry import primitive_layout
 from bowstring.layouts.sort_keys import stable_argsort

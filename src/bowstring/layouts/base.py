@@ -6,6 +6,7 @@ declaration. The module of each layout implements conversion, take, concatenatio
 memory of one array and refers to its layout, which implements the operations on it.
 """
 
+# ruff: noqa: PLC0414 -- other modules import the types of NumPy arrays from here
 from __future__ import annotations
 
 import reprlib
@@ -14,28 +15,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import NoneType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import numpy.typing as npt
 
+from bowstring.datatypes.types import DataType
 from bowstring.display.values import array_to_html, format_preview, format_type
 from bowstring.errors import InvalidDataError, WouldCopyError
-from bowstring.layouts.buffer_sizes import total_buffer_size
-from bowstring.layouts.expansion_limits import check_expanded_array
-from bowstring.layouts.indexing import as_indices, clip_slice
-from bowstring.layouts.validation import validate
-from bowstring.layouts.value_codecs.base import not_none_mask
+from bowstring.layouts import expansion_limits
+from bowstring.layouts.expansion_limits import check_expanded_values
+from bowstring.layouts.indexing import Indices as Indices, as_indices, clip_slice
+from bowstring.layouts.value_codecs.base import Values as Values, not_none_mask
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, Buffer
 
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleave import SlotSelection
-
-Indices: TypeAlias = npt.NDArray[np.int64]
-Values: TypeAlias = npt.NDArray[Any]
+# A Python dictionary or list with a few entries takes about as much memory as eight numbers.
+_VALUES_PER_CONTAINER = 8
 
 
 class BufferRole(Enum):
@@ -197,16 +193,6 @@ class Layout(ABC):
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
         """Return the slots at `indices`, which are within range, copied."""
 
-    def interleave(self, slots: SlotSelection) -> ArrayData | None:
-        """Return the selected slots, copied; None if the layout does not support this in one step."""
-        return None
-
-    def interleave_ranges(self, slots: SlotSelection, lengths: Indices) -> ArrayData | None:
-        """Return ranges of these lengths from the selected slots on, copied; None if the layout has no faster way than
-        `interleave`. The ranges must be within the arrays.
-        """
-        return None
-
     @abstractmethod
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:
         """Concatenate one or more arrays of this layout; copies."""
@@ -304,14 +290,6 @@ class ArrayData:
         array = self.compact()
         size = sum(b.size for b in array.own_buffers if b is not None) + sum(child.nbytes for child in array.children)
         return size + (0 if array.dictionary is None else array.dictionary.nbytes)
-
-    def get_total_buffer_size(self) -> int:
-        """Return the size of all buffers in bytes. A slice counts its whole buffers; shared buffers count once.
-
-        >>> bs.array([1, 2, 3, 4])[:2].get_total_buffer_size()
-        32
-        """
-        return total_buffer_size([self])
 
     @property
     def storage(self) -> Self:
@@ -453,21 +431,6 @@ class ArrayData:
             )
         return self.layout.copy_to_numpy(self)
 
-    def validate(self, full: bool = False) -> None:
-        r"""Check buffer sizes, counts and children; with `full` also every offset, index, string and run end.
-
-        Raises `InvalidDataError`; the message names the array, the buffer and the element.
-
-        >>> import numpy as np
-        >>> array = bs.Array.from_buffers("string", 1, [None, np.array([0, 1], np.int32), b"\xff"])
-        >>> try:
-        ...     array.validate(full=True)
-        ... except bs.errors.InvalidDataError:
-        ...     print("not valid UTF-8")
-        not valid UTF-8
-        """
-        validate(self, full)
-
     def __len__(self) -> int:
         return self.length
 
@@ -482,7 +445,7 @@ class ArrayData:
 # Functions for several layouts
 
 
-def pack_validity(mask: npt.NDArray[np.bool_] | None) -> Buffer | None:
+def pack_validity(mask: Mask | None) -> Buffer | None:
     """Pack a mask (True for valid) into a validity bitmap; None if nothing is null."""
     return None if mask is None or mask.all() else bitmap.pack(mask)
 
@@ -512,7 +475,7 @@ def to_buffer(values: Values) -> Buffer:
     return Buffer.of(np.ascontiguousarray(values)) if values.size else EMPTY
 
 
-def find_first_true(mask: npt.NDArray[np.bool_]) -> int:
+def find_first_true(mask: Mask) -> int:
     """Return the index of the first True."""
     return int(np.argmax(mask))
 
@@ -526,3 +489,52 @@ def join_reprs(values: Iterable[Any]) -> str:
     """Join the `repr`s of up to eight values for a message."""
     reprs = [repr(value) for _, value in zip(range(9), values, strict=False)]
     return ", ".join(reprs[:8]) + (", …" if len(reprs) > 8 else "")
+
+
+# Sizes
+
+
+def total_buffer_size(arrays: Iterable[ArrayData]) -> int:
+    """Return the size of the buffers of arrays at every depth in bytes; shared buffers count once."""
+    # By address, because `Buffer`s of the same memory are different objects, one for each array that is imported.
+    sizes: dict[tuple[int, int], int] = {}
+    remaining = list(arrays)
+    while remaining:
+        array = remaining.pop()
+        sizes |= {(b.address, b.size): b.size for b in array.own_buffers if b is not None}
+        remaining += [*array.children, *([] if array.dictionary is None else [array.dictionary])]
+    return sum(sizes.values())
+
+
+def sum_buffer_sizes(array: ArrayData, *, with_dictionaries: bool = True) -> int:
+    """Return the sum of the sizes of an array's buffers at every depth in bytes.
+
+    Shared buffers count each time: to find them takes about as long again. Without dictionaries, the sum is the
+    memory for the slots.
+    """
+    size = sum([0 if buffer is None else buffer.size for buffer in array.own_buffers])
+    for child in array.children:
+        size += sum_buffer_sizes(child, with_dictionaries=with_dictionaries)
+    if with_dictionaries and array.dictionary is not None:
+        size += sum_buffer_sizes(array.dictionary)
+    return size
+
+
+def check_expanded_array(array: ArrayData) -> None:
+    """Raise `LimitError` if an array has more values than bits of memory, and more than the limit."""
+    check_expanded_arrays([array], array.length)
+
+
+def check_expanded_arrays(arrays: Sequence[ArrayData], num_values: int) -> None:
+    """Raise `LimitError` if `num_values` exceed both the limit and the number of bits in the memory of arrays."""
+    if num_values > expansion_limits.MAX_VALUES:
+        check_expanded_values(num_values, sum(map(sum_buffer_sizes, arrays)) * 8)
+
+
+def check_expanded_containers(arrays: Iterable[ArrayData], num_containers: int) -> None:
+    """Raise `LimitError` if Python dictionaries or lists of the values of arrays exceed the limit and the number of
+    bits in their memory; each takes as much memory as several values.
+    """
+    if num_containers * _VALUES_PER_CONTAINER > expansion_limits.MAX_VALUES:
+        source_bits = sum(map(sum_buffer_sizes, arrays)) * 8
+        check_expanded_values(num_containers * _VALUES_PER_CONTAINER, source_bits * _VALUES_PER_CONTAINER)

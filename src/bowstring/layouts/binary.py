@@ -11,24 +11,21 @@ b'joemark'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.layouts import utf8_decoding
 from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec, Indices, to_buffer
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.concatenation import buffer_sizes, concat_byte_ranges, concat_validity
 from bowstring.layouts.equality import bytes_equal
-from bowstring.layouts.interleave import SlotSelection
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
 from bowstring.layouts.variable_size import VariableSizeLayout, offsets_equal, offsets_from_lengths
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
 
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
 
-
-class BinaryLayout(VariableSizeLayout, ByteStringLayout):
+class BinaryLayout(VariableSizeLayout, ByteStringLayout, InterleavableLayout):
     """Byte strings or UTF-8 strings with 32- or 64-bit offsets."""
 
     __slots__ = ("is_text",)

@@ -11,10 +11,11 @@ b'a string of more than twelve bytes'
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidArgumentError
 from bowstring.layouts.base import (
     VALIDITY,
@@ -33,9 +34,6 @@ from bowstring.layouts.expansion_limits import check_expanded_bytes
 from bowstring.layouts.factorize import factorize_keys
 from bowstring.layouts.gather import copy_ranges, gather_bytes, gather_prefixes
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
 
 VIEW = np.dtype([("length", "<i4"), ("prefix", "V4"), ("buffer", "<i4"), ("offset", "<i4")])
 _INLINE_VIEW = np.dtype([("length", "<i4"), ("value", np.void, INLINE_BYTES)])

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts.base import (
     VALIDITY,
@@ -20,22 +21,18 @@ from bowstring.layouts.base import (
     BufferRole,
     BufferSpec,
     Indices,
-    Layout,
     Values,
     pack_validity,
     set_nulls_to_none,
     short_repr,
 )
 from bowstring.layouts.concatenation import concat_bits, concat_validity
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
 from bowstring.layouts.value_codecs.base import not_none_mask
 from bowstring.memory import bitmap
 
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleave import SlotSelection
 
-
-class BooleanLayout(Layout):
+class BooleanLayout(InterleavableLayout):
     """A validity bitmap and a bitmap of values."""
 
     __slots__ = ()

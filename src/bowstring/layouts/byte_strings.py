@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError
 from bowstring.layouts import utf8_decoding
 from bowstring.layouts.base import ArrayData, Indices, Layout, Values, pack_validity, replace_none, short_repr
-from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
+from bowstring.layouts.factorize import byte_string_codes
 from bowstring.layouts.sort_keys import rank_bytes
 from bowstring.layouts.value_codecs.base import is_bytes_like
+from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import UINT8, Buffer, Bytes
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
-    from bowstring.memory.bitmap import Mask
 
 
 class ByteStringLayout(Layout):
@@ -69,7 +67,7 @@ class ByteStringLayout(Layout):
         return (rank_bytes(*self.bytes_and_offsets(array)),)
 
     def identity_keys(self, array: ArrayData) -> tuple[Values, ...]:
-        return (bytes_equality_codes(*self.bytes_and_offsets(array)),)
+        return (byte_string_codes(*self.bytes_and_offsets(array)),)
 
 
 def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Indices, Mask | None]:

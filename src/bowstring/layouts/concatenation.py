@@ -5,19 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
+from bowstring.layouts.base import ArrayData, Indices, Values
 from bowstring.layouts.gather import copy_ranges
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import UINT8, Buffer, Bytes, allocate, view_enclosing_range
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import ArrayData, Indices, Values
-
 
 MIN_ARRAYS = 32
 """From this number of arrays on, their memory is copied by one call."""

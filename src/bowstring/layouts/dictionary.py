@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import Dictionary
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import (
     VALIDITY,
@@ -26,34 +27,20 @@ from bowstring.layouts.base import (
     Values,
     find_first_true,
     set_nulls_to_none,
-    short_repr,
     to_buffer,
 )
 from bowstring.layouts.concatenation import array_lengths, concat_buffer_values, concat_validity
 from bowstring.layouts.equality import arrays_equal, has_prefix
 from bowstring.layouts.expansion_limits import check_expanded_slots
+from bowstring.layouts.factorize import factorize_keys, identity_keys_with_nulls
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
 
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import Dictionary
-    from bowstring.layouts.interleave import SlotSelection
 
-
-def to_hashable_key(value: Any) -> Any:
-    """Return a hashable key that is equal for two values if and only if they are identical."""
-    if isinstance(value, float):
-        return float, value.hex()
-    if isinstance(value, dict):
-        return tuple((name, to_hashable_key(field)) for name, field in value.items())
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return tuple(to_hashable_key(element) for element in value)
-    return bytes(value) if isinstance(value, (bytearray, memoryview)) else (type(value), value)
-
-
-class DictionaryLayout(Layout):
+class DictionaryLayout(InterleavableLayout):
     """Integer indices into a dictionary of any layout."""
 
     __slots__ = ("_dictionary", "index_layout")
@@ -146,26 +133,24 @@ class DictionaryLayout(Layout):
         return value_mask if mask is None else value_mask & mask
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        index_by_key: dict[Any, int] = {}
-        distinct: list[Any] = []
-        indices: list[int | None] = []
-        for value in values:
-            if value is None:
-                indices.append(None)
-                continue
-            key = value if type(value) is str else to_hashable_key(value)
-            try:
-                index = index_by_key.setdefault(key, len(distinct))
-            except TypeError:
-                raise TypeMismatchError(
-                    f"{short_repr(value)} cannot be converted to {self.type}: it is not hashable"
-                ) from None
-            if index == len(distinct):
-                distinct.append(value)
-            indices.append(index)
-        if distinct and len(distinct) - 1 > np.iinfo(self.index_layout.dtype).max:
-            raise TypeMismatchError(f"{len(distinct)} distinct values are too many for the indices of {self.type}")
-        return self.create_array(self.index_layout.from_pylist(indices), self._dictionary.from_pylist(distinct))
+        return self.encode(self._dictionary.from_pylist(values))
+
+    def encode(self, array: ArrayData) -> ArrayData:
+        """Encode an array of the dictionary's type as indices into its distinct values, in order of first appearance.
+
+        Raises `TypeMismatchError` if there are too many distinct values for the index type.
+        """
+        keys = identity_keys_with_nulls(array)
+        valid = array.layout.logical_validity_mask(array, in_unions=False)
+        slots = np.arange(array.length) if valid is None else np.flatnonzero(valid)
+        codes, firsts = factorize_keys([key[slots] for key in keys], len(slots))
+        layout = self.index_layout
+        if len(firsts) - 1 > np.iinfo(layout.dtype).max:
+            raise TypeMismatchError(f"{len(firsts)} distinct values are too many for indices of {layout.type}")
+        indices = np.zeros(array.length, layout.dtype)
+        indices[slots] = codes.astype(indices.dtype)
+        values = array.layout.take(array, slots[firsts])
+        return self.create_array(layout.create_array(indices, valid), values)
 
     def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         if array.is_null_at(index):

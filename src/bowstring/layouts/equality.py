@@ -6,16 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bowstring.datatypes.types import FloatingPoint
+from bowstring.layouts.base import ArrayData, Layout, Values
 from bowstring.layouts.factorize import factorize
 from bowstring.memory import bitmap
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import ArrayData, Layout, Values
 
 _COPIED_BYTES = 1 << 14
 """Up to this size, comparing copies as bytes takes less time than calling NumPy."""

@@ -6,17 +6,12 @@ checking such an array is proportional to its bytes. The cost of materializing i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING
 
 from bowstring.errors import LimitError
-from bowstring.layouts.buffer_sizes import sum_buffer_sizes
 from bowstring.memory.available_memory import available_memory_bytes
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import ArrayData
 
 MAX_VALUES = 1 << 27
 """The maximum number of values to materialize from an array that has fewer bytes and elements than that.
@@ -30,8 +25,6 @@ times as many may be copied.
 # Eight times the 16 bytes that the index and the offset of a value take: the factor of `source_bytes`.
 _SHORT_VALUE_BYTES = 128
 _is_limited_by_memory: ContextVar[bool] = ContextVar("_is_limited_by_memory", default=False)
-# A Python dictionary or list with a few entries takes about as much memory as eight numbers.
-_VALUES_PER_CONTAINER = 8
 _VALUE_BYTES = 8
 """The memory of a value that is compared with the available one: an index, a number or a pointer."""
 
@@ -79,23 +72,3 @@ def check_expanded_values(num_values: int, source_values: int) -> None:
         raise LimitError(
             f"materializing {num_values} values from {source_values} exceeds the limit of {MAX_VALUES} (MAX_VALUES)"
         )
-
-
-def check_expanded_array(array: ArrayData) -> None:
-    """Raise `LimitError` if an array has more values than bits of memory, and more than the limit."""
-    check_expanded_arrays([array], array.length)
-
-
-def check_expanded_arrays(arrays: Sequence[ArrayData], num_values: int) -> None:
-    """Raise `LimitError` if `num_values` exceed both the limit and the number of bits in the memory of arrays."""
-    if num_values > MAX_VALUES:
-        check_expanded_values(num_values, sum(map(sum_buffer_sizes, arrays)) * 8)
-
-
-def check_expanded_containers(arrays: Iterable[ArrayData], num_containers: int) -> None:
-    """Raise `LimitError` if Python dictionaries or lists of the values of arrays exceed the limit and the number of
-    bits in their memory; each takes as much memory as several values.
-    """
-    if num_containers * _VALUES_PER_CONTAINER > MAX_VALUES:
-        source_bits = sum(map(sum_buffer_sizes, arrays)) * 8
-        check_expanded_values(num_containers * _VALUES_PER_CONTAINER, source_bits * _VALUES_PER_CONTAINER)

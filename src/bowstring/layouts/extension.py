@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.errors import prefix_errors
 from bowstring.layouts.base import ArrayData, Indices, Layout, Values
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
 from bowstring.memory.bitmap import Mask
 
-if TYPE_CHECKING:
-    from bowstring.layouts.interleave import SlotSelection
 
-
-class ExtensionLayout(Layout):
+class ExtensionLayout(InterleavableLayout):
     """The buffers and children of the storage type."""
 
     __slots__ = ("VARIADIC", "_storage", "extension_type")
@@ -77,7 +75,7 @@ class ExtensionLayout(Layout):
         return self._storage.take(array.storage, indices).with_layout(self)
 
     def interleave(self, slots: SlotSelection) -> ArrayData | None:
-        storage = self._storage.interleave(slots.with_storage_arrays())
+        storage = slots.with_storage_arrays().interleave()
         return None if storage is None else storage.with_layout(self)
 
     def concat(self, arrays: Sequence[ArrayData]) -> ArrayData:

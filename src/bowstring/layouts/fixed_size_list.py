@@ -9,10 +9,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import FixedSizeList
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import (
     VALIDITY,
@@ -20,6 +21,7 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
+    check_expanded_containers,
     find_first_true,
     pack_validity,
     replace_none,
@@ -27,17 +29,14 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.expansion_limits import check_expanded_containers, check_expanded_values
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.factorize import list_identity_keys
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
 from bowstring.layouts.list_ import AnyListLayout, concatenate_numpy_arrays, create_elements, flatten_lists
 from bowstring.memory.buffer import Buffer
 
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import FixedSizeList
-    from bowstring.layouts.interleave import SlotSelection
 
-
-class FixedSizeListLayout(AnyListLayout):
+class FixedSizeListLayout(AnyListLayout, InterleavableLayout):
     """Lists of one size, contiguous in the child."""
 
     __slots__ = ("size",)

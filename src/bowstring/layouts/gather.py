@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_bytes
+from bowstring.layouts.base import ArrayData, Indices, Values, check_expanded_arrays
+from bowstring.layouts.expansion_limits import check_expanded_bytes
 from bowstring.memory.buffer import UINT8, Bytes
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import ArrayData, Indices, Values
 
 _MAX_INT64 = (1 << 63) - 1  # of offsets and lengths
 # Bounds the temporary arrays of one call: some six of int64, half a MiB each.

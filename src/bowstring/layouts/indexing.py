@@ -6,14 +6,14 @@ import operator
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from bowstring.errors import InvalidArgumentError, UnsupportedError
 
-if TYPE_CHECKING:
-    from bowstring.layouts.base import ArrayData, Indices, Values
+Indices: TypeAlias = npt.NDArray[np.int64]
 
 
 def to_integer(name: str, value: Any) -> int:
@@ -90,7 +90,7 @@ def chunk_starts(lengths: Iterable[int]) -> list[int]:
     return starts
 
 
-def as_indices(indices: Sequence[int] | Values | ArrayData, length: int) -> Indices:
+def as_indices(indices: object, length: int) -> Indices:
     """Convert indices to 64-bit integers; raises `InvalidArgumentError` if one is out of range or not an integer."""
     try:
         values = np.asarray(indices)

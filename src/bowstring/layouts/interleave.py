@@ -5,26 +5,39 @@ The elements of all arrays are read by their addresses in one step, instead of a
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from functools import cached_property
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_bytes, check_expanded_slots
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, check_expanded_arrays
+from bowstring.layouts.expansion_limits import check_expanded_bytes, check_expanded_slots
 from bowstring.layouts.gather import copy_ranges, gather_bytes, range_indices, sum_lengths
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, view_enclosing_range
 
-if TYPE_CHECKING:
-    from bowstring.layouts.base import ArrayData, Indices, Values
-
-
 _MAX_RUN_BYTES = (1 << 31) - 1
 """The size of the longest run that is copied as one element: NumPy's elements have no more bytes."""
+
+
+class InterleavableLayout(Layout):
+    """A layout whose slots are gathered from several arrays in one step."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def interleave(self, slots: SlotSelection) -> ArrayData | None:
+        """Return the selected slots, copied; None if children or dictionaries do not allow this in one step."""
+
+    def interleave_ranges(self, slots: SlotSelection, lengths: Indices) -> ArrayData | None:
+        """Return ranges of these lengths from the selected slots on, copied; None if the layout has no faster way than
+        `interleave`. The ranges must be within the arrays.
+        """
+        return None
 
 
 class SlotSelection:
@@ -60,6 +73,16 @@ class SlotSelection:
         """Slots of one array, at least one."""
         return cls([array], np.zeros_like(indices), indices)
 
+    @property
+    def layout(self) -> Layout:
+        """The layout of all arrays."""
+        return self.arrays[0].layout
+
+    def interleave(self) -> ArrayData | None:
+        """Return the slots, copied; None if the layout does not support this in one step."""
+        layout = self.layout
+        return layout.interleave(self) if isinstance(layout, InterleavableLayout) else None
+
     def broadcast_to_slots(self, array_values: Indices) -> Indices:
         """Broadcast one value per array to one per slot, shape (slots,), or (1,) for a single array."""
         return array_values if len(self.arrays) == 1 else array_values[self.array_indices]
@@ -79,7 +102,7 @@ class SlotSelection:
         Raises `InvalidDataError` if a buffer is shorter than its array requires, `LimitError` for many more bytes than
         they have.
         """
-        spec = self.arrays[0].layout.buffers[buffer_index]
+        spec = self.layout.buffers[buffer_index]
         assert spec.dtype is not None
         width, buffers = spec.dtype.itemsize, []
         if not width:
@@ -170,14 +193,13 @@ class SlotSelection:
         if not total:
             return arrays[0].layout.take(arrays[0], starts[:0])
         check_expanded_arrays(arrays, total)
-        run_length = int(lengths[0])
+        run_length, layout = int(lengths[0]), arrays[0].layout
         # Runs of one length, as of fixed-size lists, stay runs down to the buffers; others become single slots here.
         if (lengths == run_length).all():
-            slots = SlotSelection(arrays, self.array_indices, starts, run_length)
-        else:
-            first_slots = SlotSelection(arrays, self.array_indices, starts)
-            array = arrays[0].layout.interleave_ranges(first_slots, lengths)
+            return SlotSelection(arrays, self.array_indices, starts, run_length).interleave()
+        if isinstance(layout, InterleavableLayout):
+            array = layout.interleave_ranges(SlotSelection(arrays, self.array_indices, starts), lengths)
             if array is not None:
                 return array
-            slots = SlotSelection(arrays, np.repeat(self.array_indices, lengths), range_indices(starts, lengths))
-        return arrays[0].layout.interleave(slots)
+        indices = range_indices(starts, lengths)
+        return SlotSelection(arrays, np.repeat(self.array_indices, lengths), indices).interleave()

@@ -15,11 +15,11 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from itertools import chain, pairwise
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.types import Map
+from bowstring.datatypes.types import DataType, Map
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import (
     ArrayData,
@@ -36,13 +36,11 @@ from bowstring.layouts.concatenation import array_lengths, concat_validity
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.factorize import list_identity_keys
 from bowstring.layouts.gather import take_ranges
-from bowstring.layouts.interleave import SlotSelection
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
+from bowstring.layouts.validation import validate
 from bowstring.layouts.variable_size import VariableSizeLayout, offsets_equal, offsets_from_lengths
+from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Buffer
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
-    from bowstring.memory.bitmap import Mask
 
 
 def concatenate_numpy_arrays(values: Sequence[Any]) -> Values | None:
@@ -121,7 +119,7 @@ class AnyListLayout(Layout):
         try:
             return self.elements_at(child, start, size, max_elements)
         except InvalidDataError:
-            child.slice(start, size).validate(full=True)  # raises with the index in the list
+            validate(child.slice(start, size), full=True)  # raises with the index in the list
             raise
 
     def elements_at(self, child: ArrayData, start: int, size: int, max_elements: int | None = None) -> list[Any]:
@@ -144,13 +142,13 @@ class AnyListLayout(Layout):
         return to_object_array(set_nulls_to_none(rows, array.validity_mask()))
 
     def take(self, array: ArrayData, indices: Indices) -> ArrayData:
-        if len(indices) and (lists := self.interleave(SlotSelection.from_single_array(array, indices))) is not None:
+        if len(indices) and (lists := SlotSelection.from_single_array(array, indices).interleave()) is not None:
             return lists
         starts, sizes = (part[indices] for part in self.offsets_and_sizes(array))
         return self.create_array(sizes, take_ranges(array.children[0], starts, sizes), array.take_validity(indices))
 
 
-class ListLayout(VariableSizeLayout, AnyListLayout):
+class ListLayout(VariableSizeLayout, AnyListLayout, InterleavableLayout):
     """Lists with 32- or 64-bit offsets."""
 
     __slots__ = ()

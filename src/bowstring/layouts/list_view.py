@@ -11,10 +11,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import (
     VALIDITY,
@@ -36,9 +37,6 @@ from bowstring.layouts.gather import sum_lengths, take_ranges
 from bowstring.layouts.list_ import AnyListLayout
 from bowstring.layouts.variable_size import offsets_from_lengths
 from bowstring.memory.buffer import Buffer
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
 
 
 class ListViewLayout(AnyListLayout):

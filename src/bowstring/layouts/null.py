@@ -8,17 +8,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError
-from bowstring.layouts.base import ArrayData, Indices, Layout, Values, short_repr
-from bowstring.layouts.expansion_limits import check_expanded_array
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, check_expanded_array, short_repr
 from bowstring.memory.bitmap import Mask
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
 
 
 class NullLayout(Layout):

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import NoneType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import (
     VALIDITY,
@@ -25,7 +26,6 @@ from bowstring.layouts.base import (
     BufferRole,
     BufferSpec,
     Indices,
-    Layout,
     Values,
     pack_validity,
     set_nulls_to_none,
@@ -35,23 +35,18 @@ from bowstring.layouts.base import (
 from bowstring.layouts.concatenation import concat_buffer_values, concat_validity
 from bowstring.layouts.equality import bytes_equal, is_true_for_all_blocks
 from bowstring.layouts.expansion_limits import check_expanded_slots
-from bowstring.layouts.value_codecs.base import not_none_mask
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
+from bowstring.layouts.value_codecs.base import ValueCodec, not_none_mask
 from bowstring.layouts.value_codecs.numbers import NARROW_FLOATS
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY
 
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleave import SlotSelection
-    from bowstring.layouts.value_codecs.base import ValueCodec
-
-
 _BLOCK_VALUES = 1 << 13
 """The number of values to convert at a time, so that they stay in the processor's cache."""
 
 
-class PrimitiveLayout(Layout):
+class PrimitiveLayout(InterleavableLayout):
     """Fixed-width slots, which `codec` converts to and from Python values."""
 
     __slots__ = ("codec", "dtype")

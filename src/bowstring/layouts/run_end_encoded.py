@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import RunEndEncoded
 from bowstring.errors import InvalidArgumentError, InvalidDataError
-from bowstring.layouts.base import ArrayData, Indices, Layout, Values, find_first_true, to_buffer
-from bowstring.layouts.dictionary import to_hashable_key
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, check_expanded_array, find_first_true, to_buffer
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.expansion_limits import check_expanded_array, check_expanded_slots
+from bowstring.layouts.expansion_limits import check_expanded_slots
+from bowstring.layouts.factorize import identity_keys_with_nulls
+from bowstring.layouts.sort_keys import run_start_mask
 from bowstring.memory.bitmap import Mask
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import RunEndEncoded
 
 
 class RunEndEncodedLayout(Layout):
@@ -89,9 +87,17 @@ class RunEndEncodedLayout(Layout):
         return np.repeat(value_mask, lengths)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        runs = [list(run) for _, run in groupby(values, key=to_hashable_key)]
-        ends = np.cumsum([len(run) for run in runs], dtype=np.int64)
-        return self.create_array(ends, self.children[1].from_pylist([run[0] for run in runs]), len(values))
+        return self.encode(self.children[1].from_pylist(values))
+
+    def encode(self, array: ArrayData) -> ArrayData:
+        """Encode an array of the values' type as runs of equal values.
+
+        Raises `InvalidArgumentError` if it is too long for the run ends.
+        """
+        keys = identity_keys_with_nulls(array)
+        starts = np.flatnonzero(run_start_mask(*keys)) if keys else np.zeros(min(array.length, 1), np.int64)
+        ends = np.append(starts[1:], array.length)[: len(starts)]
+        return self.create_array(ends, array.layout.take(array, starts), array.length)
 
     def run_lengths_and_values(self, array: ArrayData) -> tuple[Indices, ArrayData]:
         """Return the number of the array's slots in each run, and the runs' values."""

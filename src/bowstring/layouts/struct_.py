@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import chain
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from bowstring.datatypes.types import Struct
 from bowstring.errors import InvalidDataError, TypeMismatchError, prefix_errors
 from bowstring.layouts.base import (
     VALIDITY,
@@ -22,6 +23,7 @@ from bowstring.layouts.base import (
     Indices,
     Layout,
     Values,
+    check_expanded_containers,
     join_reprs,
     pack_validity,
     replace_none,
@@ -30,13 +32,9 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.concatenation import concat_validity
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.expansion_limits import check_expanded_containers
 from bowstring.layouts.factorize import identity_keys_with_nulls
-from bowstring.layouts.interleave import SlotSelection
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import Struct
-    from bowstring.memory.bitmap import Mask
+from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
+from bowstring.memory.bitmap import Mask
 
 
 def columns_to_rows(names: Sequence[str], columns: Sequence[list[Any]], length: int) -> list[dict[str, Any]]:
@@ -59,7 +57,7 @@ def _is_list_of_pairs(value: Any) -> bool:
     return all(isinstance(pair, tuple) and len(pair) == 2 and isinstance(pair[0], str) for pair in value)
 
 
-class StructLayout(Layout):
+class StructLayout(InterleavableLayout):
     """Children of the same length, with a validity bitmap."""
 
     __slots__ = ("names",)
@@ -138,9 +136,8 @@ class StructLayout(Layout):
         for array in slots.arrays:
             self.check(array)
         columns = []
-        for index, layout in enumerate(self.children):
-            arrays = [array.children[index] for array in slots.arrays]
-            column = layout.interleave(SlotSelection(arrays, slots.array_indices, slots.physical_indices))
+        for children in zip(*(array.children for array in slots.arrays), strict=True):
+            column = SlotSelection(children, slots.array_indices, slots.physical_indices).interleave()
             if column is None:
                 return None
             columns.append(column)

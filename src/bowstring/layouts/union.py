@@ -9,10 +9,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.types import Union
 from bowstring.errors import InvalidDataError, TypeMismatchError, prefix_errors
 from bowstring.layouts.base import (
     ArrayData,
@@ -27,10 +28,8 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.factorize import factorize
+from bowstring.layouts.validation import validate
 from bowstring.memory.bitmap import Mask
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import Union
 
 TYPE_IDS = BufferSpec(BufferRole.TYPE_IDS, np.dtype("i1"))
 OFFSETS = BufferSpec(BufferRole.OFFSETS, np.dtype("i4"))
@@ -136,7 +135,7 @@ class UnionLayout(Layout):
         for child_index, layout in enumerate(self.children):
             try:
                 child = layout.from_pylist([value])
-                child.validate(full=True)
+                validate(child, full=True)
                 child_value = child.to_pylist()[0]
             except (TypeMismatchError, InvalidDataError):
                 continue

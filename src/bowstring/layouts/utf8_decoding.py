@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import codecs
 from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bowstring.errors import InvalidDataError
 from bowstring.layouts.base import Indices, Values, set_nulls_to_none
+from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import Bytes
-
-if TYPE_CHECKING:
-    from bowstring.memory.bitmap import Mask
 
 # Bounds the memory of a decoded block, 1 MiB at most, and the bytes read after the first that is not ASCII. A
 # multiple of 8, for `is_ascii`.
 _BLOCK_BYTES = 1 << 18
 # Offsets of a block as int64 take 256 KiB. An array that is mostly ASCII is decoded only in the blocks that are not.
 _BLOCK_VALUES = 1 << 15
+# Values may be few bytes of a large buffer: reading all of it must not take much longer than reading the values.
+_MAX_SPAN_RATIO = 8
 HIGH_BITS = 0x8080808080808080  # set in no byte of ASCII text
 
 
@@ -82,10 +82,20 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
     end of its range, then all values are valid if and only if the ranges are. So each byte is decoded once.
     """
     nonempty = np.flatnonzero(stops > starts)
-    if not nonempty.size or is_ascii(data[int(starts[nonempty].min()) : int(stops[nonempty].max())]):
+    if not nonempty.size:
         return
-    nonempty = nonempty[np.argsort(starts[nonempty], kind="stable")]
     starts, stops, slots = starts[nonempty], stops[nonempty], slots[nonempty]
+    first, last = int(starts.min()), int(stops.max())
+    span = data[first:last]
+    if is_ascii(span):
+        return
+    # All bytes together are valid, and no value begins or ends within a character: then each value is valid.
+    is_dense = span.size <= _MAX_SPAN_RATIO * int((stops - starts).sum())
+    boundaries = np.concatenate((starts, stops[stops < last]))
+    if is_dense and not continuation_byte_mask(data[boundaries]).any() and find_invalid_byte(span) is None:
+        return
+    order = np.argsort(starts, kind="stable")
+    starts, stops, slots = starts[order], stops[order], slots[order]
     # The farthest end so far, in the order of the starts: a value that begins beyond it begins a new range.
     max_stops = np.maximum.accumulate(stops)
     firsts = np.concatenate(([0], np.flatnonzero(starts[1:] > max_stops[:-1]) + 1))

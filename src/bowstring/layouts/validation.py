@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from bowstring.errors import InvalidDataError, add_location
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import ArrayData
+from bowstring.layouts.base import ArrayData
 
 
 class ArrayFault(NamedTuple):

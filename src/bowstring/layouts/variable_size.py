@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
+from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.base import VALIDITY, ArrayData, BufferRole, BufferSpec, Indices, Layout, Values, find_first_true
 from bowstring.layouts.concatenation import array_lengths, concat_buffer_values
 from bowstring.layouts.equality import bytes_equal, is_true_for_all_blocks
+from bowstring.layouts.interleave import SlotSelection
 from bowstring.memory.buffer import Buffer
-
-if TYPE_CHECKING:
-    from bowstring.datatypes.types import DataType
-    from bowstring.layouts.interleave import SlotSelection
 
 
 class VariableSizeLayout(Layout):

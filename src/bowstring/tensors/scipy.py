@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bowstring.errors import TypeMismatchError, UnsupportedTypeError, require_package
-
-if TYPE_CHECKING:
-    from bowstring.tensors.sparse import SparseTensor
+from bowstring.tensors.shape import ShapeMixin
 
 
 def _import_scipy_sparse() -> Any:
@@ -22,7 +20,7 @@ def check_sparse_format(values: Any, format: str) -> None:
         raise TypeMismatchError(f"expected SciPy's {format}_array, found {type(values).__name__}: call .to{format}()")
 
 
-def create_sparse_array(format: str, components: tuple[Any, ...], tensor: SparseTensor) -> Any:
+def create_sparse_array(format: str, components: tuple[Any, ...], tensor: ShapeMixin) -> Any:
     """Return SciPy's array of this format over values and indices. Raises `UnsupportedTypeError` if SciPy does not
     support the tensor's type or shape.
     """

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.base import check_text
+from bowstring.datatypes.parameters import check_text
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError
 from bowstring.memory.buffer import Buffer

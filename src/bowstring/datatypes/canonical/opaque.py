@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from bowstring.datatypes.base import check_text, check_type
 from bowstring.datatypes.canonical.parameters import parse_parameters, parse_string, serialize_parameters
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
+from bowstring.datatypes.field import check_type
+from bowstring.datatypes.parameters import check_text
 from bowstring.datatypes.types import DataType
 from bowstring.errors import InvalidDataError
 

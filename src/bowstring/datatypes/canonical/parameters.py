@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-from bowstring.datatypes.base import DataType
+from bowstring.datatypes.field import DataType
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 
 _PairsHook: TypeAlias = Callable[[list[tuple[str, Any]]], Any]

@@ -19,12 +19,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import prod
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from bowstring.datatypes import types as t
-from bowstring.datatypes.base import check_size, check_text
 from bowstring.datatypes.canonical.parameters import (
     MAX_DIMENSIONS,
     parse_names,
@@ -34,10 +34,8 @@ from bowstring.datatypes.canonical.parameters import (
 )
 from bowstring.datatypes.conversion import TypeLike, field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
+from bowstring.datatypes.parameters import check_size, check_text
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
-
-if TYPE_CHECKING:
-    import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -15,9 +15,8 @@ import numpy as np
 
 from bowstring.arrays.array import Array
 from bowstring.errors import InvalidDataError
-from bowstring.layouts.base import BufferRole, BufferSpec, Layout
-from bowstring.layouts.buffer_sizes import sum_buffer_sizes
-from bowstring.layouts.expansion_limits import check_expanded_arrays, check_expanded_values
+from bowstring.layouts.base import BufferRole, BufferSpec, Layout, check_expanded_arrays, sum_buffer_sizes
+from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.extension import ExtensionLayout
 from bowstring.layouts.variable_size import VariableSizeLayout
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate

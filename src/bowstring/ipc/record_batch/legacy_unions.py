@@ -7,6 +7,7 @@ import numpy as np
 from bowstring.errors import InvalidDataError, prefix_errors
 from bowstring.layouts.base import ArrayData, find_first_true, to_buffer
 from bowstring.layouts.union import UnionLayout
+from bowstring.layouts.validation import validate
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
 
@@ -23,7 +24,7 @@ def move_nulls_to_children(union: ArrayData, validity: Buffer) -> ArrayData:
         raise InvalidDataError(f"{union.length} slots of a union of no types")
     for name, child in zip(layout.names, union.children, strict=True):
         with prefix_errors(f"child {name!r}"):
-            child.validate(full=True)
+            validate(child, full=True)
     is_null = ~bitmap.unpack(validity, 0, union.length)
     ids = union.buffer_values(0).copy()
     ids[is_null & ~np.isin(ids, layout.ids)] = layout.ids[0] if layout.ids else 0

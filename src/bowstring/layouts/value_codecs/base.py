@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    from bowstring.layouts.base import Values
-    from bowstring.memory.bitmap import Mask
+from bowstring.memory.bitmap import Mask
+
+Values: TypeAlias = npt.NDArray[Any]
 
 
 class ValueCodec(ABC):

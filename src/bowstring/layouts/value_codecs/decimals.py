@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from decimal import Context, Decimal, Inexact, InvalidOperation
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from bowstring.datatypes.types import Decimal as DecimalType
-from bowstring.layouts.value_codecs.base import ValueCodec, view_as_words
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import Values
-    from bowstring.memory.bitmap import Mask
+from bowstring.layouts.value_codecs.base import ValueCodec, Values, view_as_words
+from bowstring.memory.bitmap import Mask
 
 # Scales are 32-bit numbers, and a shift adds up to 76 digits: exponents within this can't overflow.
 _MAX_EXPONENT = 1 << 34

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bowstring.datatypes.types import FixedSizeBinary
-from bowstring.layouts.bytes_equality_codes import bytes_equality_codes
+from bowstring.layouts.factorize import byte_string_codes
 from bowstring.layouts.sort_keys import rank_bytes
-from bowstring.layouts.value_codecs.base import ValueCodec, is_bytes_like
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import Values
-    from bowstring.memory.bitmap import Mask
+from bowstring.layouts.value_codecs.base import ValueCodec, Values, is_bytes_like
+from bowstring.memory.bitmap import Mask
 
 
 class FixedSizeBinaryCodec(ValueCodec):
@@ -51,7 +48,7 @@ class FixedSizeBinaryCodec(ValueCodec):
         return (rank_bytes(*self.bytes_and_offsets(slots)),)
 
     def identity_keys(self, slots: Values) -> tuple[Values, ...]:
-        return (bytes_equality_codes(*self.bytes_and_offsets(slots)),)
+        return (byte_string_codes(*self.bytes_and_offsets(slots)),)
 
     def bytes_and_offsets(self, slots: Values) -> tuple[Values, Values]:
         """Return the bytes of all values end to end, and int64 offsets into them, starting at 0."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from bowstring.datatypes.types import Int, Interval
-from bowstring.layouts.value_codecs.base import ValueCodec, view_as_words
+from bowstring.layouts.value_codecs.base import ValueCodec, Values, view_as_words
 from bowstring.layouts.value_codecs.numbers import IntegerCodec
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import Values
-    from bowstring.memory.bitmap import Mask
+from bowstring.memory.bitmap import Mask
 
 
 class DayTime(NamedTuple):

@@ -5,17 +5,13 @@ from __future__ import annotations
 from array import array as machine_array
 from collections.abc import Sequence
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from bowstring.datatypes.types import FloatingPoint, Int
-from bowstring.layouts.value_codecs.base import ValueCodec
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import Values
-    from bowstring.memory.bitmap import Mask
-
+from bowstring.layouts.value_codecs.base import ValueCodec, Values
+from bowstring.memory.bitmap import Mask
 
 NARROW_FLOATS = frozenset({np.dtype(np.float16), np.dtype(np.float32)})
 """The types whose values Python's floats show with more digits than identify them."""

@@ -12,18 +12,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import numpy as np
 
 from bowstring.datatypes.types import Date, Duration, Time, Timestamp
 from bowstring.errors import UnsupportedError
-from bowstring.layouts.value_codecs.base import ValueCodec
-
-if TYPE_CHECKING:
-    from bowstring.layouts.base import Values
-    from bowstring.memory.bitmap import Mask
+from bowstring.layouts.value_codecs.base import ValueCodec, Values
+from bowstring.memory.bitmap import Mask
 
 UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 SECONDS_PER_DAY = 86_400
