@@ -1,7 +1,7 @@
 """The tables of Arrow's metadata as data: Schema, Message, File, Tensor and SparseTensor.
 
-Names and the order of the slots are as in the schema files. Enumerations are numbers here;
-`bowstring.ipc.metadata.schema` interprets them.
+Names and the order of the slots are as in the schema files. Enumerations are numbers here; their meaning is in
+`bowstring.datatypes.type_specs` (types) and `bowstring.ipc.metadata` (messages and schemas).
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class IpcFields(LazyFields):
         indices = None if self._tables is None else self._tables.indices_of(name.encode(errors="surrogatepass"))
         if indices is None:
             return [index for index, other in enumerate(self.names) if other == name]
-        return [int(index) for index in indices]
+        return indices
 
     def field_at(self, index: int) -> Field:
         return self.get_entry(index)[0]
