@@ -16,6 +16,7 @@ from bowstring.ipc.message import (
     Message,
     MessageLocation,
     MessageReader,
+    check_body_limit,
     frame_message,
     read_message,
     read_message_at,
@@ -33,8 +34,8 @@ class Header:
     body_bytes: int
 
 
-def read_header(raw: bytes, flatbuffer_offset: int, _location: MessageLocation) -> Header:
-    return Header(raw[flatbuffer_offset:], len(BODY))
+def read_header(raw: bytes, _location: MessageLocation) -> Header:
+    return Header(raw, len(BODY))
 
 
 def reader_of(limits: ReadLimits | None = None, **options: object) -> MessageReader[Header]:
@@ -125,7 +126,7 @@ def test_limits_are_applied_before_bytes_are_read() -> None:
     message = reader.receive(raw[:4]) or reader.receive(raw[4:8]) or reader.receive(raw[8:])
     assert isinstance(message, Message)
     with pytest.raises(LimitError, match=r"a body of 16 bytes exceeds the limit of 8 \(max_body_bytes\)"):
-        reader.check_body_limit(message.offset, message.body_bytes)
+        check_body_limit("a.arrows", message.offset, message.body_bytes, limits)
 
 
 def test_a_negative_metadata_length_is_malformed() -> None:
@@ -147,15 +148,3 @@ def test_a_negative_metadata_length_is_malformed() -> None:
 def test_other_formats_are_recognised_at_the_beginning(start: bytes, name: str) -> None:
     with pytest.raises(FormatMismatchError, match=f"a.arrows: expected an Arrow stream, found {name}"):
         read_all(start, reader_of(expected_format="an Arrow stream"))
-
-
-def test_a_block_precedes_the_footer_and_contains_its_metadata() -> None:
-    raw = frame_message(METADATA)
-    reader, where = reader_of(), ("record batch", 3)
-    assert reader.is_valid_block((8, len(raw), 16), 8 + len(raw) + 16)
-    for block in ((8, len(raw), 17), (-1, len(raw), 0), (8, 7, 0), (8, len(raw), -1)):
-        assert not reader.is_valid_block(block, 8 + len(raw) + 16)
-        assert "a.arrows: record batch 3: expected a block before byte" in str(reader.block_error(block, 64, where))
-    assert reader.read_block_header(raw, (8, len(raw), 16), where).raw.startswith(METADATA)
-    with pytest.raises(InvalidDataError, match="record batch 3 at byte 8: expected a metadata length of up to 16"):
-        reader.read_block_header(raw, (8, 24, 16), where)

@@ -126,16 +126,16 @@ class FlatTable:
         # A vtable may be shorter than the specification, as writers omit trailing slots that are absent, or longer, as
         # the format may grow.
         slot_count = min(len(spec.slots), vtable_size // 2 - 2)
-        offsets = struct.unpack_from(f"<{slot_count}H", raw, vtable + 4)
         positions: dict[str, int] = {}
         self._slot_positions = positions
-        for (name, slot), offset in zip(spec.slots.items(), offsets, strict=False):
+        for offset, (name, inline_bytes) in zip(
+            spec.vtable_entries[slot_count].unpack_from(raw, vtable + 4), spec.inline_bytes, strict=False
+        ):
             if offset:
                 # The first 4 bytes of a table are the distance to its vtable.
-                if offset < 4 or offset + slot.type.inline_bytes > size:
-                    raise flatbuffer.invalid_data_error(
-                        f"{slot.path} is at byte {offset} of a table of {size}", position
-                    )
+                if offset < 4 or offset + inline_bytes > size:
+                    path = spec.slots[name].path
+                    raise flatbuffer.invalid_data_error(f"{path} is at byte {offset} of a table of {size}", position)
                 positions[name] = position + offset
         for name in spec.required:
             if name not in positions:

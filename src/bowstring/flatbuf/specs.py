@@ -113,7 +113,7 @@ class Slot:
 class TableSpec:
     """The slots of one table by name, in the order of their indices; those in `required` must be present."""
 
-    __slots__ = ("name", "required", "slots")
+    __slots__ = ("inline_bytes", "name", "required", "slots", "vtable_entries")
 
     def __init__(self, name: str, /, required: tuple[str, ...] = (), **types: SlotType) -> None:
         self.name = name
@@ -122,6 +122,10 @@ class TableSpec:
             slot_name: Slot(f"{name}.{slot_name}", index, type_)
             for index, (slot_name, type_) in enumerate(types.items())
         }
+        self.inline_bytes = tuple((slot_name, type_.inline_bytes) for slot_name, type_ in types.items())
+        """The name and the size in the table of each slot."""
+        self.vtable_entries = [struct.Struct(f"<{count}H") for count in range(len(types) + 1)]
+        """The offsets of the first 0, 1, … slots in a vtable."""
 
     def __repr__(self) -> str:
         return f"TableSpec({self.name})"

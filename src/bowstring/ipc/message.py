@@ -29,9 +29,6 @@ MAX_ALIGNMENT_BYTES = 64
 """The alignment that the format recommends, and no writer exceeds: padding is shorter."""
 
 _LENGTH = struct.Struct("<i")
-_PREFIX = struct.Struct("<ii")
-_CONTINUATION_NUMBER = -1
-"""The marker as a signed number."""
 
 _CONVERT_HINT = "bowstring convert and bowstring.read_table read Parquet, and CSV and JSON by the extension of the name"
 _DECOMPRESS_HINT = "decompress it; bowstring convert reads compressed CSV and JSON directly"
@@ -107,10 +104,10 @@ class MessageReader(Generic[Header]):
 
     Pass the `bytes_needed` bytes at `offset` to `receive` until it returns a message or the end of the stream. The
     reader then expects the next message after the body. The caller reads, maps or skips the body, which is not passed
-    to the reader. A file's messages are read by the blocks of its footer, with `read_block_header`.
+    to the reader.
 
-    `name` is the name of the source. `read_header` decodes the metadata in `raw[flatbuffer_offset:]`; its result has
-    the attribute `body_bytes` unless the message has no body. With `expected_format`, bytes of another format at the
+    `name` is the name of the source. `read_header` decodes the metadata; its result has the attribute `body_bytes`
+    unless the message has no body. With `expected_format`, bytes of another format at the
     beginning raise `FormatMismatchError`. `is_seekable` says that bytes after a message may be
     read; otherwise nothing after the end marker of the legacy framing, which has 4 bytes, is needed.
     """
@@ -133,7 +130,7 @@ class MessageReader(Generic[Header]):
         self,
         name: str,
         limits: ReadLimits,
-        read_header: Callable[[Any, int, MessageLocation], Header],
+        read_header: Callable[[bytes, MessageLocation], Header],
         offset: int = 0,
         expected_format: str | None = None,
         is_seekable: bool = False,
@@ -171,7 +168,7 @@ class MessageReader(Generic[Header]):
             if self._may_be_other_format(prefix_bytes) and not is_stream_start(self._prefix + received):
                 raise self._format_mismatch_error(self._prefix + received)
             raise self._truncated_error("metadata", self.offset, size_bytes, len(received))
-        header = self._read_header(received, 0, self._get_location())
+        header = self._read_header(received, self._get_location())
         body_bytes: int = getattr(header, "body_bytes", 0)
         metadata_bytes = prefix_bytes + size_bytes
         if self._index is not None:
@@ -208,14 +205,6 @@ class MessageReader(Generic[Header]):
         self.bytes_needed = size_bytes
         return None
 
-    def check_body_limit(self, offset: int, body_bytes: int) -> None:
-        """Raise `LimitError` if a body to be read into new memory exceeds the limit; its message is at `offset`."""
-        if body_bytes > self._limits.max_body_bytes:
-            raise LimitError(
-                f"{self._name} message at byte {offset}: a body of {body_bytes} bytes exceeds "
-                f"the limit of {self._limits.max_body_bytes} (max_body_bytes)"
-            )
-
     def check_body_is_complete(self, message: Message[Any], size_bytes: int) -> None:
         """Raise `TruncatedError` if the source has only `size_bytes` bytes of a message's body."""
         if size_bytes < message.body_bytes:
@@ -224,43 +213,6 @@ class MessageReader(Generic[Header]):
             if self._index is not None:
                 self._index -= 1
             raise self._truncated_error("a body", message.body_offset, message.body_bytes, size_bytes)
-
-    # Messages of a file
-
-    def is_valid_block(self, block: Block, stop: int) -> bool:
-        """Whether a block ends before byte `stop`, has no negative size and no more metadata than the limit."""
-        offset, metadata_bytes, body_bytes = block
-        return (
-            offset >= 0
-            and PREFIX_BYTES <= metadata_bytes <= self._limits.max_metadata_bytes
-            and body_bytes >= 0
-            and offset + metadata_bytes + body_bytes <= stop
-        )
-
-    def block_error(self, block: Block, stop: int, location: MessageLocation) -> InvalidDataError:
-        """Return the error for a block that is not valid."""
-        offset, metadata_bytes, body_bytes = block
-        if metadata_bytes > self._limits.max_metadata_bytes:
-            return _metadata_limit_error(metadata_bytes, (self._name, *location), self._limits)
-        return InvalidDataError(
-            f"{self._name} {format_location(location)}: expected a block before byte {stop}, found {metadata_bytes} + "
-            f"{body_bytes} bytes at byte {offset}"
-        )
-
-    def read_block_header(self, raw: Any, block: Block, location: MessageLocation) -> Header:
-        """Decode the metadata of a valid block: `raw` are its first `metadata_bytes` bytes, of which only those needed
-        are read. Raises `InvalidDataError` if the metadata does not fit in the block, and the errors of `read_header`.
-        """
-        marker, size_bytes = _PREFIX.unpack(raw[:PREFIX_BYTES])
-        prefix_bytes = PREFIX_BYTES
-        if marker != _CONTINUATION_NUMBER:
-            prefix_bytes, size_bytes = LEGACY_PREFIX_BYTES, marker
-        if not 0 < size_bytes <= block[1] - prefix_bytes:
-            raise InvalidDataError(
-                f"{self._name} {format_location(location)} at byte {block[0]}: expected a metadata length of up to "
-                f"{block[1] - prefix_bytes}, found {size_bytes}"
-            )
-        return self._read_header(raw, prefix_bytes, location)
 
     # Errors
 
@@ -321,10 +273,22 @@ def check_metadata_size(size_bytes: int, location: MessageLocation, limits: Read
             f"{format_location(location)}: expected a metadata length of 0 or more, found {size_bytes}"
         )
     if size_bytes > limits.max_metadata_bytes:
-        raise _metadata_limit_error(size_bytes, location, limits)
+        raise metadata_limit_error(size_bytes, location, limits)
 
 
-def _metadata_limit_error(size_bytes: int, location: MessageLocation, limits: ReadLimits) -> LimitError:
+def check_body_limit(name: str, offset: int, body_bytes: int, limits: ReadLimits) -> None:
+    """Raise `LimitError` if a body to be read into new memory exceeds the limit; its message is at `offset` of the
+    source called `name`.
+    """
+    if body_bytes > limits.max_body_bytes:
+        raise LimitError(
+            f"{name}: message at byte {offset}: a body of {body_bytes} bytes exceeds the limit of "
+            f"{limits.max_body_bytes} (max_body_bytes)"
+        )
+
+
+def metadata_limit_error(size_bytes: int, location: MessageLocation, limits: ReadLimits) -> LimitError:
+    """Return the error for metadata above `max_metadata_bytes`."""
     return LimitError(
         f"{format_location(location)}: {size_bytes} bytes of metadata exceed the limit of {limits.max_metadata_bytes} "
         "(max_metadata_bytes)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from threading import RLock
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from bowstring.errors import ClosedError
 from bowstring.io.memory_source import MemorySource
@@ -17,6 +17,7 @@ from bowstring.ipc.message import (
     Message,
     MessageLocation,
     MessageReader,
+    check_body_limit,
     read_message,
     read_message_at,
 )
@@ -36,10 +37,11 @@ class SequentialReader(Closable, Generic[Header, Element]):
         self,
         source: AnySource,
         limits: ReadLimits,
-        read_header: Callable[[Any, int, MessageLocation], Header],
+        read_header: Callable[[bytes, MessageLocation], Header],
         expected_format: str,
     ) -> None:
         self._source = source
+        self._limits = limits
         self._messages = MessageReader(
             source.name,
             limits,
@@ -69,7 +71,7 @@ class SequentialReader(Closable, Generic[Header, Element]):
         """Read the body of a message. Raises `LimitError` if it exceeds the limit, `TruncatedError` if the source ends
         before.
         """
-        self._messages.check_body_limit(message.offset, message.body_bytes)
+        check_body_limit(self._source.name, message.offset, message.body_bytes, self._limits)
         body = self._source.read_buffer(message.body_bytes)
         self._messages.check_body_is_complete(message, body.size)
         return body
