@@ -40,7 +40,7 @@ class Flatbuffer:
 
     `location` names the bytes in errors. Reading visits at most `max_tables` tables, and never more than the bytes can
     contain; text is limited to a few times the flatbuffer's size. Shared or circular offsets therefore cost no more
-    than valid data.
+    than valid data. Raises `TruncatedError` if the bytes are too few.
     """
 
     __slots__ = ("location", "max_tables", "raw", "size", "specs", "tables_left", "text_left")
@@ -48,6 +48,8 @@ class Flatbuffer:
     def __init__(self, raw: bytes, specs: Mapping[str, TableSpec], location: str, max_tables: int = 1_000_000) -> None:
         self.raw = raw
         self.size = len(raw)
+        if self.size < 8:
+            raise TruncatedError(f"{location}: {self.size} bytes are too few for a flatbuffer")
         self.specs = specs
         self.location = location
         self.max_tables = max_tables
@@ -59,9 +61,7 @@ class Flatbuffer:
 
     def get_root_table(self, name: str) -> FlatTable:
         """Return the root table, as specification `name`."""
-        if self.size < 8:
-            raise TruncatedError(f"{self.location}: {self.size} bytes are too few for a flatbuffer")
-        return FlatTable(self, self.specs[name], self.follow_offset(0, name))
+        return FlatTable(self, name, 0, name)
 
     def invalid_data_error(self, problem: str, position: int) -> InvalidDataError:
         """Return an error that names the flatbuffer and the byte."""
@@ -97,7 +97,8 @@ class Flatbuffer:
 
 
 class FlatTable:
-    """One table of a flatbuffer; `table["name"]` reads a slot.
+    """One table of a flatbuffer, with the specification `spec_name`, to which the offset at `offset_position` points;
+    `table["name"]` reads a slot. `path` names the offset in errors.
 
     All slots are located when the table is visited; strings, vectors and tables that they refer to are checked when
     they are read.
@@ -105,10 +106,10 @@ class FlatTable:
 
     __slots__ = ("_slot_positions", "flatbuffer", "position", "size", "spec", "vtable", "vtable_size")
 
-    def __init__(self, flatbuffer: Flatbuffer, spec: TableSpec, position: int) -> None:
+    def __init__(self, flatbuffer: Flatbuffer, spec_name: str, offset_position: int, path: str) -> None:
         self.flatbuffer = flatbuffer
-        self.spec = spec
-        self.position = position  # at least 4 bytes before the end: `follow_offset` checks that
+        self.spec = spec = flatbuffer.specs[spec_name]
+        self.position = position = flatbuffer.follow_offset(offset_position, path)
         if flatbuffer.tables_left < 1:
             flatbuffer.check_table_limit(1)
         flatbuffer.tables_left -= 1
@@ -134,12 +135,13 @@ class FlatTable:
             if offset:
                 # The first 4 bytes of a table are the distance to its vtable.
                 if offset < 4 or offset + inline_bytes > size:
-                    path = spec.slots[name].path
-                    raise flatbuffer.invalid_data_error(f"{path} is at byte {offset} of a table of {size}", position)
+                    raise flatbuffer.invalid_data_error(
+                        f"{spec.name}.{name} is at byte {offset} of a table of {size}", position
+                    )
                 positions[name] = position + offset
         for name in spec.required:
             if name not in positions:
-                raise flatbuffer.invalid_data_error(f"{spec.slots[name].path} is required but absent", position)
+                raise flatbuffer.invalid_data_error(f"{spec.name}.{name} is required but absent", position)
 
     def __getitem__(self, name: str) -> Any:
         slot, flatbuffer = self.spec.slots[name], self.flatbuffer
@@ -152,16 +154,23 @@ class FlatTable:
             return self._read_string(slot, position, type_.is_utf8)
         if isinstance(type_, StructSlot):
             return np.frombuffer(flatbuffer.raw, type_.dtype, 1, position)[0]
-        if isinstance(type_, SubTable | UnionSlot):
-            spec = type_.spec if isinstance(type_, SubTable) else self._get_union_spec(slot, type_, name)
-            return self._read_table(slot, position, spec) if spec else None
+        if isinstance(type_, SubTable):
+            return FlatTable(flatbuffer, type_.spec, position, slot.path)
+        if isinstance(type_, UnionSlot):
+            index: int = self[f"{name}_type"]
+            if index >= len(type_.members):
+                raise flatbuffer.invalid_data_error(
+                    f"expected a {slot.path}_type below {len(type_.members)}, found {index}", self.position
+                )
+            return FlatTable(flatbuffer, type_.members[index], position, slot.path) if index else None
         start, length = flatbuffer.locate_vector(position, type_.item_bytes, slot.path)
         if not length:
             return type_.default
         if isinstance(type_, Vector):
             return np.frombuffer(flatbuffer.raw, type_.dtype, length, start)
-        flatbuffer.check_table_limit(length)
-        return [self._read_table(slot, start + 4 * index, type_.spec) for index in range(length)]
+        if length > flatbuffer.tables_left:
+            flatbuffer.check_table_limit(length)
+        return [FlatTable(flatbuffer, type_.spec, start + 4 * index, slot.path) for index in range(length)]
 
     def locate_slot(self, name: str) -> int:
         """Return the position of a slot in the flatbuffer, 0 if absent."""
@@ -181,21 +190,7 @@ class FlatTable:
         """Return one table of a vector of tables; `index` must be less than its length."""
         slot = self.spec.slots[name]
         assert isinstance(slot.type, TableVector)
-        return self._read_table(slot, self.locate_elements(name)[0] + 4 * index, slot.type.spec)
-
-    def _get_union_spec(self, slot: Slot, type_: UnionSlot, name: str) -> str:
-        """Return the name of the specification of a union's table, empty for none."""
-        index: int = self[f"{name}_type"]
-        if index >= len(type_.members):
-            raise self.flatbuffer.invalid_data_error(
-                f"expected a {slot.path}_type below {len(type_.members)}, found {index}", self.position
-            )
-        return type_.members[index] if index else ""
-
-    def _read_table(self, slot: Slot, position: int, spec: str) -> FlatTable:
-        """Return the table that the offset at `position` points to."""
-        flatbuffer = self.flatbuffer
-        return FlatTable(flatbuffer, flatbuffer.specs[spec], flatbuffer.follow_offset(position, slot.path))
+        return FlatTable(self.flatbuffer, slot.type.spec, self.locate_elements(name)[0] + 4 * index, slot.path)
 
     def _read_string(self, slot: Slot, position: int, is_utf8: bool) -> str | bytes:
         flatbuffer = self.flatbuffer

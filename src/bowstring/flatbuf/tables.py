@@ -169,4 +169,4 @@ def read_root(name: str, flatbuffer: bytes, location: str, max_tables: int = 1_0
     `location` names the bytes in errors; `max_tables` is the limit of `Flatbuffer`. Nothing is copied. Raises
     `TruncatedError` or another `InvalidDataError` if the root is not a table.
     """
-    return Flatbuffer(flatbuffer, SPECS, location, max_tables).get_root_table(name)
+    return FlatTable(Flatbuffer(flatbuffer, SPECS, location, max_tables), name, 0, name)

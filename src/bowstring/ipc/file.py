@@ -193,7 +193,7 @@ class FileReader(Closable):
         self.messages = self._messages_type(source, limits)
         self._column_keys = columns
         self._selection: ColumnSelection | None = None
-        self._dictionaries: FileDictionaries | None = None
+        self._dictionaries: FileDictionaries  # set with the selection
         self._statistics: FileStatistics | None = None
         self._has_statistics: bool | None = None
         if columns is not None:
@@ -237,7 +237,10 @@ class FileReader(Closable):
         if selection is None:
             footer, limits = self.messages.footer, self.messages.limits
             ipc_schema = get_ipc_schema(footer.table["schema"], limits, footer.get_slices_outside_block_lists())
-            selection = self._selection = ColumnSelection(ipc_schema, self._column_keys)
+            selection = ColumnSelection(ipc_schema, self._column_keys)
+            # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
+            self._dictionaries = FileDictionaries(ipc_schema, self.messages.read_dictionary_messages)
+            self._selection = selection
         return selection
 
     @property
@@ -405,21 +408,15 @@ class FileReader(Closable):
                 f"{self._statistics.row_counts[index]} by the file's statistics"
             )
         selection = self._selection or self._select_columns()
-        dictionaries = self._dictionaries or self._get_file_dictionaries()
-        return create_batch(selection, header, body, dictionaries, ("record batch", index), columns_type)
-
-    def _get_file_dictionaries(self) -> FileDictionaries:
-        if self._dictionaries is None:
-            # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
-            self._dictionaries = FileDictionaries(self.ipc_schema, self.messages.read_dictionary_messages)
-        return self._dictionaries
+        return create_batch(selection, header, body, self._dictionaries, ("record batch", index), columns_type)
 
     def get_dictionary(self, declaration: DictionaryDeclaration) -> Array | None:
         """Return the values of a dictionary, including deltas; None if the file does not define it.
 
         Raises `InvalidDataError` if one of its dictionary batches is malformed.
         """
-        return self._get_file_dictionaries()(declaration)
+        self._select_columns()
+        return self._dictionaries(declaration)
 
     def column(self, key: str | int) -> ChunkedArray:
         """Return a column of all batches, without copying. Raises `NotFoundError` for an unknown column.

@@ -45,15 +45,18 @@ def get_ipc_schema(table: FlatTable, limits: ReadLimits, encoded: tuple[bytes, .
     encoded = encoded or (message,)
     if len(message) > _MAX_CACHED_BYTES or sum(map(len, encoded)) > _MAX_COMPARED_BYTES or NAME_KEY in message:
         return IpcSchema.from_table(table, limits)
-    edges = [(len(slice_), slice_[:_KEY_EDGE_BYTES], slice_[-_KEY_EDGE_BYTES:]) for slice_ in encoded]
-    key = (*edges, limits)
+    key: tuple[object, ...] = (limits,)
+    for slice_ in encoded:
+        key += len(slice_), slice_[:_KEY_EDGE_BYTES], slice_[-_KEY_EDGE_BYTES:]
     cached = _cache.get(key)
     if cached is not None and cached.encoded == encoded:
         return cached.ipc_schema.with_table(table)
     ipc_schema = IpcSchema.from_table(table, limits)
     with _lock:
-        total_bytes = sum([entry.size_bytes for entry in _cache.values()])
-        if len(_cache) >= _MAX_CACHED or total_bytes + len(message) > _MAX_CACHED_BYTES:
+        total_bytes = len(message)
+        for entry in _cache.values():
+            total_bytes += entry.size_bytes
+        if len(_cache) >= _MAX_CACHED or total_bytes > _MAX_CACHED_BYTES:
             _cache.clear()
         _cache[key] = _CacheEntry(ipc_schema, encoded, len(message))
     return ipc_schema

@@ -349,9 +349,9 @@ def test_flat_fields_of_both_writers_need_no_separate_reading() -> None:
         bs.schema({f"c{i}": t for i, t in enumerate([bs.int8(), bs.string(), bs.string_view(), bs.null()] * 50)})
     )
     for raw in (sink.getvalue(), bowstring_schema):
-        counts = lazy_schema_of_file(raw).fields.header_entry_counts()
-        assert counts is not None
-        assert counts.tolist() == [[1, 2, 0], [1, 3, 0], [1, 2, 1], [1, 0, 0]] * 50
+        tables = lazy_schema_of_file(raw).fields.tables
+        assert tables is not None
+        assert tables.header_entry_counts.tolist() == [[1, 2, 0], [1, 3, 0], [1, 2, 1], [1, 0, 0]] * 50
 
 
 def test_a_malformed_field_affects_only_its_own_column_and_the_schema() -> None:

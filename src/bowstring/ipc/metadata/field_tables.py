@@ -8,12 +8,13 @@ reading the fields, which raises the errors.
 
 from __future__ import annotations
 
-from functools import cached_property, lru_cache
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from bowstring.datatypes.base import DataType
 from bowstring.datatypes.type_specs import TYPE_SPECS
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable
@@ -31,21 +32,31 @@ _DICTIONARY_ENCODED_COUNTS = (1, 2, 0)
 """Counts of a dictionary-encoded field of any value type: validity and indices."""
 
 
-@lru_cache(1)
-def _header_entry_counts_by_type() -> tuple[HeaderEntryCounts, HeaderEntryCounts, _IntArray]:
+@cache
+def counts_of_childless_types() -> dict[type[DataType], tuple[int, int, int]]:
+    """Return nodes, buffers and variadic counts by the class of a type; they do not depend on its parameters."""
+    examples = [type_spec.example for type_spec in TYPE_SPECS if type_spec.num_children == 0]
+    return {
+        type(example): (1, len(layout.buffers), int(layout.VARIADIC))
+        for example, layout in zip(examples, map(layout_of, examples), strict=True)
+    }
+
+
+@cache
+def _counts_by_type_number() -> tuple[HeaderEntryCounts, HeaderEntryCounts, _IntArray]:
     """Return by type number: nodes, buffers and variadic counts of a type without children, -1 for others; the same of
     a type with children, without theirs; and its number of children, -1 for any.
     """
-    flat, nested = np.full((256, 3), -1, np.int64), np.full((256, 3), -1, np.int64)
+    childless, nested = np.full((256, 3), -1, np.int64), np.full((256, 3), -1, np.int64)
     child_counts = np.zeros(256, np.int64)
     for type_spec in TYPE_SPECS:
-        layout, number = layout_of(type_spec.example), TYPES.index(type_spec.name)
+        number = TYPES.index(type_spec.name)
         if type_spec.num_children == 0:
-            flat[number] = (1, len(layout.buffers), int(layout.VARIADIC))
+            childless[number] = counts_of_childless_types()[type(type_spec.example)]
         elif type_spec.name not in _TYPES_READ_INDIVIDUALLY:
-            nested[number] = (1, len(layout.buffers), 0)
+            nested[number] = (1, len(layout_of(type_spec.example).buffers), 0)
             child_counts[number] = -1 if type_spec.num_children is None else type_spec.num_children
-    return flat, nested, child_counts
+    return childless, nested, child_counts
 
 
 class FieldTables:
@@ -104,11 +115,12 @@ class FieldTables:
         except InvalidDataError:
             return None
         candidates = np.flatnonzero(lengths == len(name))
+        for index in range(1, min(len(name), 8) + 1):  # names often differ in their last characters only
+            candidates = candidates[self._bytes[starts[candidates] + len(name) - index] == name[-index]]
         if len(candidates) * len(name) > self._flatbuffer.size:  # names that share bytes, as above
             return None
-        encoded_names = self._bytes[starts[candidates, None] + np.arange(len(name))]
-        indices: list[int] = candidates[(encoded_names == np.frombuffer(name, _U8)).all(1)].tolist()
-        return indices
+        raw, spans = self._flatbuffer.raw, zip(candidates.tolist(), starts[candidates].tolist(), strict=True)
+        return [index for index, start in spans if raw[start : start + len(name)] == name]
 
     @cached_property
     def _name_spans(self) -> tuple[_IntArray, _IntArray]:
@@ -119,8 +131,8 @@ class FieldTables:
         # Number 0 is an unknown type, with counts of -1.
         type_numbers = np.where(type_positions > 0, self._read_integers(type_positions, _U8), 0)
         starts, child_counts = self._locate_elements("children")
-        flat, nested, expected_children = _header_entry_counts_by_type()
-        counts: HeaderEntryCounts = flat.take(np.where(child_counts == 0, type_numbers, 0), axis=0)
+        childless, nested, expected_children = _counts_by_type_number()
+        counts: HeaderEntryCounts = childless.take(np.where(child_counts == 0, type_numbers, 0), axis=0)
         # Each number is at most the flatbuffer's size, and so is the number of fields: the sum is far below 2**63.
         # Tables may be shared, so each level could have as many children as the flatbuffer has bytes, for each field
         # above.
@@ -150,7 +162,7 @@ class FieldTables:
         end, positions = self._flatbuffer.size, self._follow_offsets(self._offsets)
         vtables = positions - self._read_integers(positions, _I32)
         vtable_sizes, sizes = self._read_integers(vtables, _U16), self._read_integers(vtables + 2, _U16)
-        _require((vtable_sizes >= 4) & (vtable_sizes % 2 == 0) & (vtables + vtable_sizes <= end))
+        _require((vtable_sizes >= 4) & (vtable_sizes & 1 == 0) & (vtables + vtable_sizes <= end))
         _require((sizes >= 4) & (positions + sizes <= end))
         return positions, sizes, vtables, vtable_sizes
 
@@ -180,14 +192,16 @@ class FieldTables:
 
     def _read_integers(self, positions: _IntArray, dtype: np.dtype[Any]) -> _IntArray:
         item_bytes = dtype.itemsize
-        count = self._flatbuffer.size // item_bytes
-        indices = positions // item_bytes
-        # The OR of all positions shows whether any is not a multiple of the width, a power of two.
-        is_aligned = not int(np.bitwise_or.reduce(positions)) & (item_bytes - 1)
-        _require((indices >= 0) & (indices < count) & is_aligned)
-        # In int64, sums of positions, 32-bit distances and lengths can't overflow.
-        integers: _IntArray = self._bytes[: count * item_bytes].view(dtype).take(indices).astype(np.int64)
-        return integers
+        # The OR of all positions shows whether any is negative, or not a multiple of the width, a power of two.
+        bits = int(np.bitwise_or.reduce(positions))
+        if bits < 0 or bits & (item_bytes - 1):
+            raise InvalidDataError("a number is not aligned")
+        integers = self._bytes[: self._flatbuffer.size & -item_bytes].view(dtype)
+        try:
+            # In int64, sums of positions, 32-bit distances and lengths can't overflow.
+            return integers.take(positions >> (item_bytes.bit_length() - 1)).astype(np.int64)
+        except IndexError:
+            raise InvalidDataError("a number is beyond the end") from None
 
 
 def _require(is_valid: npt.NDArray[np.bool_]) -> None:

@@ -284,9 +284,9 @@ def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbu
         batch.locate_elements("buffers"),
         batch.locate_elements("variadicBufferCounts"),
     )
-    body_length, length = root.locate_slot("bodyLength"), batch.locate_slot("length")
-    number_ranges = [(at + flatbuffer_offset, at + flatbuffer_offset + 8) for at in (body_length, length) if at]
-    for (at, count), size in ((nodes, 16), (buffers, 16), (variadic, 8)):
+    body_length, length = root.locate_elements("bodyLength"), batch.locate_elements("length")
+    number_ranges = []
+    for (at, count), size in ((body_length, 8), (length, 8), (nodes, 16), (buffers, 16), (variadic, 8)):
         if count:
             number_ranges.append((at + flatbuffer_offset, at + flatbuffer_offset + count * size))
     # Constants are the gaps between the ranges of numbers.
@@ -306,8 +306,8 @@ def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbu
         _remove_codec(pairs) if root["version"] == V4 else pairs,
         inner["id"] if kind == DICTIONARY_BATCH else 0,
         kind == DICTIONARY_BATCH and inner["isDelta"],
-        length + flatbuffer_offset if length else 0,
-        body_length + flatbuffer_offset if body_length else 0,
+        length[0] + flatbuffer_offset if length[1] else 0,
+        body_length[0] + flatbuffer_offset if body_length[1] else 0,
         nodes[0] + flatbuffer_offset,
         nodes[1],
         buffers[0] + flatbuffer_offset,

@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
@@ -27,7 +28,7 @@ from bowstring.ipc.metadata.field import (
     read_custom_metadata,
     read_field,
 )
-from bowstring.ipc.metadata.field_tables import FieldTables, HeaderEntryCounts
+from bowstring.ipc.metadata.field_tables import FieldTables, counts_of_childless_types
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
@@ -53,16 +54,19 @@ class IpcFields(LazyFields):
         self._fields: dict[int, FieldWithDictionaries] = dict(enumerate(fields))
         self._table = table
         self._max_nesting = max_nesting
-        self._tables = None if table is None else FieldTables.from_schema_table(table, max_nesting)
+        self.tables = None if table is None else FieldTables.from_schema_table(table, max_nesting)
         """The tables of fields that are read on access; None if all are in `_fields`."""
         self._errors: dict[int, BowstringError] = {}
         """The errors of malformed fields: to read those again would use up the budgets of the others."""
-        self._all: tuple[FieldWithDictionaries, ...] | None = None if self._tables else tuple(self._fields.values())
+        self._all: tuple[FieldWithDictionaries, ...] | None = None if self.tables else tuple(self._fields.values())
 
     @classmethod
     def from_table(cls, table: FlatTable, max_nesting: int) -> IpcFields:
-        """Return the fields of a `Schema` table. Raises `InvalidDataError` if they can't be located."""
-        if table.locate_elements("fields")[1] > _MAX_EAGER_FIELDS:
+        """Return the fields of a `Schema` table. Raises `InvalidDataError` if they are absent or can't be located."""
+        start, count = table.locate_elements("fields")
+        if not start:  # else damaged data would look like data without columns
+            raise InvalidDataError(f"{table.flatbuffer.location}: the schema has no list of fields")
+        if count > _MAX_EAGER_FIELDS:
             return cls((), table, max_nesting)
         try:
             return cls([read_field(field_table, max_nesting) for field_table in table["fields"]])
@@ -70,13 +74,13 @@ class IpcFields(LazyFields):
             return cls((), table, max_nesting)
 
     def __len__(self) -> int:
-        return len(self._fields) if self._tables is None else len(self._tables)
+        return len(self._fields) if self.tables is None else len(self.tables)
 
     def with_table(self, table: FlatTable) -> IpcFields:
         """Return the same fields for a file with an equal table, with errors of its own."""
         if self._all is not None:
             return self  # all are valid
-        fields = copy(self)  # with the same `_fields` and `_tables`
+        fields = copy(self)  # with the same `_fields` and `tables`
         fields._table, fields._errors = table, {}
         return fields
 
@@ -103,19 +107,13 @@ class IpcFields(LazyFields):
             self._all = tuple(map(self.with_dictionaries_at, range(len(self))))
         return self._all
 
-    def header_entry_counts(self) -> HeaderEntryCounts | None:
-        """Return nodes, buffers and variadic counts of each field, shape (fields, 3); -1 if unknown until the
-        field is read; None if all fields have been read.
-        """
-        return None if self._tables is None else self._tables.header_entry_counts
-
     @cached_property
     def names(self) -> list[str]:
-        names = None if self._tables is None else self._tables.names()
+        names = None if self.tables is None else self.tables.names()
         return [field.name for field in self.all_fields()] if names is None else names
 
     def indices_of(self, name: str) -> list[int]:
-        indices = None if self._tables is None else self._tables.indices_of(name.encode(errors="surrogatepass"))
+        indices = None if self.tables is None else self.tables.indices_of(name.encode(errors="surrogatepass"))
         return [index for index, other in enumerate(self.names) if other == name] if indices is None else indices
 
     def field_at(self, index: int) -> Field:
@@ -153,8 +151,6 @@ class IpcSchema:
         Raises `InvalidDataError` for an unknown byte order, malformed custom metadata and fields that are absent or
         can't be located.
         """
-        if not table.locate_slot("fields"):  # else damaged data would look like data without columns
-            raise InvalidDataError(f"{table.flatbuffer.location}: the schema has no list of fields")
         endianness: int = table["endianness"]
         if endianness not in (LITTLE_ENDIAN, BIG_ENDIAN):
             raise InvalidDataError(
@@ -276,12 +272,12 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
         self.is_version_4 = is_version_4
         self._fields = fields
         self._columns: list[ColumnPositions | None] = [None] * len(fields)
-        counts = fields.header_entry_counts()
-        counts = np.full((len(fields), 3), -1, np.int64) if counts is None else counts.copy()
-        for index in np.flatnonzero(counts[:, 0] < 0).tolist():
-            counts[index] = self._count_header_entries(layout_of(fields.field_at(index).type))
+        counts = np.full((len(fields), 3), -1, np.int64) if fields.tables is None else fields.tables.header_entry_counts
         self._starts = np.zeros((len(counts) + 1, 3), np.int64)
-        np.cumsum(counts, axis=0, out=self._starts[1:])
+        self._starts[1:] = counts
+        for index in np.flatnonzero(counts[:, 0] < 0).tolist():
+            self._starts[index + 1] = self._count_header_entries(fields.with_dictionaries_at(index)[0].type)
+        np.cumsum(self._starts, axis=0, out=self._starts)
         self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
 
     def __len__(self) -> int:
@@ -304,7 +300,7 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
         layout = layout_of(field.type)
         (first_node, first_buffer, first_variadic), stops = self._starts[index : index + 2].tolist()
         nodes, buffers, variadic = stops[0] - first_node, stops[1] - first_buffer, stops[2] - first_variadic
-        if (nodes, buffers, variadic) != self._count_header_entries(layout):
+        if (nodes, buffers, variadic) != self._count_header_entries(field.type):
             raise InvalidDataError(
                 f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
             )
@@ -323,13 +319,17 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
             struct.Struct(f"<{2 * buffers}q"),
         )
 
-    def _count_header_entries(self, layout: Layout) -> tuple[int, int, int]:
-        """Return the number of a layout's nodes, buffers and variadic counts, children included."""
+    def _count_header_entries(self, data_type: DataType) -> tuple[int, int, int]:
+        """Return the number of nodes, buffers and variadic counts of a field of a type, children included."""
+        counts = counts_of_childless_types().get(type(data_type))
+        if counts is not None:
+            return counts
+        layout = layout_of(data_type)
         nodes, buffers, variadic = 1, len(layout.buffers), int(layout.VARIADIC)
         if self.is_version_4:
             buffers += has_legacy_validity(layout)
         for child in layout.children:
-            child_nodes, child_buffers, child_variadic = self._count_header_entries(child)
+            child_nodes, child_buffers, child_variadic = self._count_header_entries(child.type)
             nodes, buffers, variadic = nodes + child_nodes, buffers + child_buffers, variadic + child_variadic
         return nodes, buffers, variadic
 
@@ -349,24 +349,17 @@ class ColumnSelection:
     `indices` are their indices in the whole schema, None for all. Raises `NotFoundError` for an unknown column.
     """
 
-    __slots__ = ("_column_positions", "_schema", "indices", "ipc_schema")
-
     def __init__(self, ipc_schema: IpcSchema, columns: Sequence[str | int] | None) -> None:
         self.ipc_schema = ipc_schema
         if isinstance(columns, str | int):
             raise InvalidArgumentError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
         self.indices = None if columns is None else tuple(ipc_schema.schema.resolve_indices(columns))
-        self._schema: Schema | None = None
         self._column_positions: dict[int, tuple[BatchColumnPositions, Sequence[ColumnPositions]]] = {}
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The schema of the selected columns; fields are decoded on access."""
-        if self._schema is None:
-            self._schema = (
-                self.ipc_schema.schema if self.indices is None else self.ipc_schema.schema.select(self.indices)
-            )
-        return self._schema
+        return self.ipc_schema.schema if self.indices is None else self.ipc_schema.schema.select(self.indices)
 
     def get_selected_column_positions(self, version: int) -> tuple[BatchColumnPositions, Sequence[ColumnPositions]]:
         """The positions of all columns in batches of a metadata version, and of the selected columns."""
