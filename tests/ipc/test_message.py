@@ -18,8 +18,6 @@ from bowstring.ipc.message import (
     MessageReader,
     check_body_limit,
     frame_message,
-    read_message,
-    read_message_at,
 )
 
 METADATA = b"24 bytes of metadata....."[:24]
@@ -47,14 +45,15 @@ def read_all(raw: bytes, reader: MessageReader[Header]) -> list[Message[Header] 
     events: list[Message[Header] | EndOfStream] = []
     position = 0
 
-    def read(size: int) -> bytes:
+    def read(offset: int, size: int) -> bytes:
         nonlocal position
+        assert offset == position
         chunk = raw[position : position + size]
         position += len(chunk)
         return chunk
 
     while not events or isinstance(events[-1], Message):
-        events.append(read_message(reader, read))
+        events.append(reader.read(read))
         if isinstance(events[-1], Message):
             assert position == events[-1].body_offset
             reader.check_body_is_complete(events[-1], len(raw) - position)
@@ -87,9 +86,14 @@ def test_a_stream_may_end_without_a_marker() -> None:
 
 
 def test_a_sequential_reader_needs_no_byte_after_a_legacy_end_marker() -> None:
-    reader = reader_of()
-    assert reader.bytes_needed == len(LEGACY_END_OF_STREAM)
-    assert reader.receive(LEGACY_END_OF_STREAM) == EndOfStream(0, 4)
+    requests: list[tuple[int, int]] = []
+
+    def read_at(offset: int, size: int) -> bytes:
+        requests.append((offset, size))
+        return LEGACY_END_OF_STREAM
+
+    assert reader_of().read(read_at) == EndOfStream(0, 4)
+    assert requests == [(0, len(LEGACY_END_OF_STREAM))]
 
 
 @pytest.mark.parametrize("is_legacy", [False, True])
@@ -101,12 +105,12 @@ def test_a_seekable_reader_reads_messages_at_any_offset(is_legacy: bool) -> None
 
     reader = reader_of(is_seekable=True)
     reader.seek(40)
-    message = read_message_at(reader, read_at, len(raw))
+    message = reader.read(read_at, len(raw))
     assert isinstance(message, Message)
     assert (message.offset, message.stop) == (40, len(raw))
     reader.seek(40)
     with pytest.raises(TruncatedError, match=r"a\.arrows: message at byte 40: expected \d+ bytes of metadata at byte"):
-        read_message_at(reader, read_at, 60)
+        reader.read(read_at, 60)
 
 
 @pytest.mark.parametrize("is_legacy", [False, True])
@@ -121,9 +125,8 @@ def test_limits_are_applied_before_bytes_are_read() -> None:
     limits = ReadLimits(max_metadata_bytes=1 << 10, max_body_bytes=8)
     with pytest.raises(LimitError, match=r"1025 bytes of metadata exceed the limit of 1024 \(max_metadata_bytes\)"):
         read_all(CONTINUATION + (1025).to_bytes(4, "little"), reader_of(limits))
-    reader = reader_of(limits)
     raw = frame_message(METADATA)
-    message = reader.receive(raw[:4]) or reader.receive(raw[4:8]) or reader.receive(raw[8:])
+    message = reader_of(limits).read(lambda offset, size: raw[offset : offset + size])
     assert isinstance(message, Message)
     with pytest.raises(LimitError, match=r"a body of 16 bytes exceeds the limit of 8 \(max_body_bytes\)"):
         check_body_limit("a.arrows", message.offset, message.body_bytes, limits)

@@ -33,7 +33,6 @@ from bowstring.ipc.message import (
     MessageReader,
     get_prefix_size,
     metadata_limit_error,
-    read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration, read_custom_metadata
@@ -89,7 +88,7 @@ class FileMessages:
         """
         source, reader = self.source, MessageReader(self.source.name, self.limits, HeaderReader(self.limits).read)
         reader.seek(len(FILE_START))
-        message = read_message_at(reader, source.read_at, self.footer.offset)
+        message = reader.read(source.read_at, self.footer.offset)
         if isinstance(message, Message) and isinstance(message.header, FlatTable):
             return message.header
         actual = f"a {message.header.template.kind}" if isinstance(message, Message) else "the end of the stream"

@@ -18,8 +18,6 @@ from bowstring.ipc.message import (
     MessageLocation,
     MessageReader,
     check_body_limit,
-    read_message,
-    read_message_at,
 )
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import Closable
@@ -62,8 +60,8 @@ class SequentialReader(Closable, Generic[Header, Element]):
         """Read the next message without its body."""
         source = self._source
         if not isinstance(source, MemorySource):
-            return read_message(self._messages, source.read)
-        message = read_message_at(self._messages, source.read_at, source.size)
+            return self._messages.read(lambda _offset, size_bytes: source.read(size_bytes))
+        message = self._messages.read(source.read_at, source.size)
         source.position = message.stop if isinstance(message, EndOfStream) else message.body_offset
         return message
 

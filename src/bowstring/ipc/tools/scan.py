@@ -33,7 +33,6 @@ from bowstring.ipc.message import (
     check_body_limit,
     format_location,
     parse_first_message_prefix,
-    read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
@@ -149,7 +148,7 @@ class MessageWalk(Generic[Header]):
         Raises `InvalidDataError` if there is none.
         """
         self._messages.seek(offset)
-        return read_message_at(self._messages, self._source.read_at, self._source.size if stop is None else stop)
+        return self._messages.read(self._source.read_at, self._source.size if stop is None else stop)
 
 
 class HeaderPrefetch:
