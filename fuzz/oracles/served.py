@@ -98,7 +98,7 @@ def _create_messages(index: int, data: bytes, checksum: int) -> tuple[list[Outgo
     for count, (raw, offset, size) in enumerate(_messages(data)):
         body: Body | None = None
         try:
-            header = headers.read(raw, 0, ("message", count))
+            header = headers.read(raw, ("message", count))
         except InvalidDataError:
             header = None
         if isinstance(header, BatchHeader):

@@ -16,9 +16,8 @@ from bowstring.ipc.message import (
     Message,
     MessageLocation,
     MessageReader,
+    check_body_limit,
     frame_message,
-    read_message,
-    read_message_at,
 )
 
 METADATA = b"24 bytes of metadata....."[:24]
@@ -33,8 +32,8 @@ class Header:
     body_bytes: int
 
 
-def read_header(raw: bytes, flatbuffer_offset: int, _location: MessageLocation) -> Header:
-    return Header(raw[flatbuffer_offset:], len(BODY))
+def read_header(raw: bytes, _location: MessageLocation) -> Header:
+    return Header(raw, len(BODY))
 
 
 def reader_of(limits: ReadLimits | None = None, **options: object) -> MessageReader[Header]:
@@ -46,14 +45,15 @@ def read_all(raw: bytes, reader: MessageReader[Header]) -> list[Message[Header] 
     events: list[Message[Header] | EndOfStream] = []
     position = 0
 
-    def read(size: int) -> bytes:
+    def read(offset: int, size: int) -> bytes:
         nonlocal position
+        assert offset == position
         chunk = raw[position : position + size]
         position += len(chunk)
         return chunk
 
     while not events or isinstance(events[-1], Message):
-        events.append(read_message(reader, read))
+        events.append(reader.read(read))
         if isinstance(events[-1], Message):
             assert position == events[-1].body_offset
             reader.check_body_is_complete(events[-1], len(raw) - position)
@@ -86,9 +86,14 @@ def test_a_stream_may_end_without_a_marker() -> None:
 
 
 def test_a_sequential_reader_needs_no_byte_after_a_legacy_end_marker() -> None:
-    reader = reader_of()
-    assert reader.bytes_needed == len(LEGACY_END_OF_STREAM)
-    assert reader.receive(LEGACY_END_OF_STREAM) == EndOfStream(0, 4)
+    requests: list[tuple[int, int]] = []
+
+    def read_at(offset: int, size: int) -> bytes:
+        requests.append((offset, size))
+        return LEGACY_END_OF_STREAM
+
+    assert reader_of().read(read_at) == EndOfStream(0, 4)
+    assert requests == [(0, len(LEGACY_END_OF_STREAM))]
 
 
 @pytest.mark.parametrize("is_legacy", [False, True])
@@ -100,12 +105,12 @@ def test_a_seekable_reader_reads_messages_at_any_offset(is_legacy: bool) -> None
 
     reader = reader_of(is_seekable=True)
     reader.seek(40)
-    message = read_message_at(reader, read_at, len(raw))
+    message = reader.read(read_at, len(raw))
     assert isinstance(message, Message)
     assert (message.offset, message.stop) == (40, len(raw))
     reader.seek(40)
     with pytest.raises(TruncatedError, match=r"a\.arrows: message at byte 40: expected \d+ bytes of metadata at byte"):
-        read_message_at(reader, read_at, 60)
+        reader.read(read_at, 60)
 
 
 @pytest.mark.parametrize("is_legacy", [False, True])
@@ -120,12 +125,11 @@ def test_limits_are_applied_before_bytes_are_read() -> None:
     limits = ReadLimits(max_metadata_bytes=1 << 10, max_body_bytes=8)
     with pytest.raises(LimitError, match=r"1025 bytes of metadata exceed the limit of 1024 \(max_metadata_bytes\)"):
         read_all(CONTINUATION + (1025).to_bytes(4, "little"), reader_of(limits))
-    reader = reader_of(limits)
     raw = frame_message(METADATA)
-    message = reader.receive(raw[:4]) or reader.receive(raw[4:8]) or reader.receive(raw[8:])
+    message = reader_of(limits).read(lambda offset, size: raw[offset : offset + size])
     assert isinstance(message, Message)
     with pytest.raises(LimitError, match=r"a body of 16 bytes exceeds the limit of 8 \(max_body_bytes\)"):
-        reader.check_body_limit(message.offset, message.body_bytes)
+        check_body_limit("a.arrows", message.offset, message.body_bytes, limits)
 
 
 def test_a_negative_metadata_length_is_malformed() -> None:
@@ -147,15 +151,3 @@ def test_a_negative_metadata_length_is_malformed() -> None:
 def test_other_formats_are_recognised_at_the_beginning(start: bytes, name: str) -> None:
     with pytest.raises(FormatMismatchError, match=f"a.arrows: expected an Arrow stream, found {name}"):
         read_all(start, reader_of(expected_format="an Arrow stream"))
-
-
-def test_a_block_precedes_the_footer_and_contains_its_metadata() -> None:
-    raw = frame_message(METADATA)
-    reader, where = reader_of(), ("record batch", 3)
-    assert reader.is_valid_block((8, len(raw), 16), 8 + len(raw) + 16)
-    for block in ((8, len(raw), 17), (-1, len(raw), 0), (8, 7, 0), (8, len(raw), -1)):
-        assert not reader.is_valid_block(block, 8 + len(raw) + 16)
-        assert "a.arrows: record batch 3: expected a block before byte" in str(reader.block_error(block, 64, where))
-    assert reader.read_block_header(raw, (8, len(raw), 16), where).raw.startswith(METADATA)
-    with pytest.raises(InvalidDataError, match="record batch 3 at byte 8: expected a metadata length of up to 16"):
-        reader.read_block_header(raw, (8, 24, 16), where)

@@ -1,8 +1,8 @@
 """Read the tables of a flatbuffer («Serialization and Interprocess Communication»); `bowstring.flatbuf.writer` writes
 them.
 
-`FlatTable` reads a table from untrusted bytes as its `TableSpec` describes it: each offset is checked by the rules of
-`bowstring.flatbuf.bounds` when it is followed, and work is bounded by the size of the flatbuffer.
+`FlatTable` reads a table from untrusted bytes as its `TableSpec` describes it: each offset is checked when it is
+followed, and work is bounded by the size of the flatbuffer.
 
 The format in short: a table begins with a signed distance back to its vtable. The vtable contains its own size, the
 table's size, and the offset of each slot in the table (0: absent, the default applies). Strings, vectors and tables are
@@ -18,10 +18,18 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
-from bowstring.flatbuf.bounds import is_valid_offset, is_valid_slot, is_valid_table, is_valid_vector, is_valid_vtable
-from bowstring.flatbuf.specs import ScalarSlot, Slot, String, StructSlot, TableSpec, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.specs import (
+    ScalarSlot,
+    Slot,
+    String,
+    StructSlot,
+    SubTable,
+    TableSpec,
+    TableVector,
+    UnionSlot,
+    Vector,
+)
 
-_U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
 _VTABLE = struct.Struct("<HH")
@@ -32,7 +40,7 @@ class Flatbuffer:
 
     `location` names the bytes in errors. Reading visits at most `max_tables` tables, and never more than the bytes can
     contain; text is limited to a few times the flatbuffer's size. Shared or circular offsets therefore cost no more
-    than valid data.
+    than valid data. Raises `TruncatedError` if the bytes are too few.
     """
 
     __slots__ = ("location", "max_tables", "raw", "size", "specs", "tables_left", "text_left")
@@ -40,6 +48,8 @@ class Flatbuffer:
     def __init__(self, raw: bytes, specs: Mapping[str, TableSpec], location: str, max_tables: int = 1_000_000) -> None:
         self.raw = raw
         self.size = len(raw)
+        if self.size < 8:
+            raise TruncatedError(f"{location}: {self.size} bytes are too few for a flatbuffer")
         self.specs = specs
         self.location = location
         self.max_tables = max_tables
@@ -51,9 +61,7 @@ class Flatbuffer:
 
     def get_root_table(self, name: str) -> FlatTable:
         """Return the root table, as specification `name`."""
-        if self.size < 8:
-            raise TruncatedError(f"{self.location}: {self.size} bytes are too few for a flatbuffer")
-        return FlatTable(self, self.specs[name], self.follow_offset(0, name))
+        return FlatTable(self, name, 0, name)
 
     def invalid_data_error(self, problem: str, position: int) -> InvalidDataError:
         """Return an error that names the flatbuffer and the byte."""
@@ -74,7 +82,8 @@ class Flatbuffer:
             raise self.invalid_data_error(f"the offset of {path} is beyond the end", position)
         distance = _U32.unpack_from(self.raw, position)[0]
         target: int = position + distance
-        if not is_valid_offset(distance, target, self.size):
+        # Forward, to at least 4 bytes: a distance to a vtable or a length.
+        if not distance or target + 4 > self.size:
             raise self.invalid_data_error(f"the offset of {path} is {distance}, which is out of bounds", position)
         return target
 
@@ -82,66 +91,97 @@ class Flatbuffer:
         """Return the start of the elements and the length of the vector that the offset at `position` points to."""
         start = self.follow_offset(position, path)
         length: int = _U32.unpack_from(self.raw, start)[0]
-        if not is_valid_vector(start + 4, length, item_bytes, self.size):
+        if start + 4 + length * item_bytes > self.size:
             raise self.invalid_data_error(f"{path} has {length} elements of {item_bytes} bytes, beyond the end", start)
         return start + 4, length
 
 
 class FlatTable:
-    """One table of a flatbuffer; `table["name"]` reads a slot."""
+    """One table of a flatbuffer, with the specification `spec_name`, to which the offset at `offset_position` points;
+    `table["name"]` reads a slot. `path` names the offset in errors.
 
-    __slots__ = ("flatbuffer", "position", "size", "spec", "vtable", "vtable_size")
+    All slots are located when the table is visited; strings, vectors and tables that they refer to are checked when
+    they are read.
+    """
 
-    def __init__(self, flatbuffer: Flatbuffer, spec: TableSpec, position: int) -> None:
+    __slots__ = ("_slot_positions", "flatbuffer", "position", "size", "spec", "vtable", "vtable_size")
+
+    def __init__(self, flatbuffer: Flatbuffer, spec_name: str, offset_position: int, path: str) -> None:
         self.flatbuffer = flatbuffer
-        self.spec = spec
-        self.position = position  # at least 4 bytes before the end: `follow_offset` checks that
+        self.spec = spec = flatbuffer.specs[spec_name]
+        self.position = position = flatbuffer.follow_offset(offset_position, path)
         if flatbuffer.tables_left < 1:
             flatbuffer.check_table_limit(1)
         flatbuffer.tables_left -= 1
         # The distance is signed, and the vtable may be before or after the table: both ends are checked.
-        self.vtable = vtable = position - _I32.unpack_from(flatbuffer.raw, position)[0]
-        if not is_valid_vtable(vtable, flatbuffer.size):
+        raw, end = flatbuffer.raw, flatbuffer.size
+        self.vtable = vtable = position - _I32.unpack_from(raw, position)[0]
+        if not 0 <= vtable <= end - 4:
             raise flatbuffer.invalid_data_error(f"the vtable of {spec.name} is at {vtable}", position)
-        self.vtable_size, self.size = _VTABLE.unpack_from(flatbuffer.raw, vtable)
-        if not is_valid_table(position, self.size, vtable, self.vtable_size, flatbuffer.size):
+        self.vtable_size, self.size = vtable_size, size = _VTABLE.unpack_from(raw, vtable)
+        is_vtable_whole = vtable_size >= 4 and vtable_size % 2 == 0 and vtable + vtable_size <= end
+        if not is_vtable_whole or size < 4 or position + size > end:
             raise flatbuffer.invalid_data_error(
-                f"{spec.name} has {self.size} bytes, its vtable at {vtable} has {self.vtable_size}", position
+                f"{spec.name} has {size} bytes, its vtable at {vtable} has {vtable_size}", position
             )
+        # A vtable may be shorter than the specification, as writers omit trailing slots that are absent, or longer, as
+        # the format may grow.
+        slot_count = min(len(spec.slots), vtable_size // 2 - 2)
+        positions: dict[str, int] = {}
+        self._slot_positions = positions
+        for offset, (name, inline_bytes) in zip(
+            spec.vtable_entries[slot_count].unpack_from(raw, vtable + 4), spec.inline_bytes, strict=False
+        ):
+            if offset:
+                # The first 4 bytes of a table are the distance to its vtable.
+                if offset < 4 or offset + inline_bytes > size:
+                    raise flatbuffer.invalid_data_error(
+                        f"{spec.name}.{name} is at byte {offset} of a table of {size}", position
+                    )
+                positions[name] = position + offset
+        for name in spec.required:
+            if name not in positions:
+                raise flatbuffer.invalid_data_error(f"{spec.name}.{name} is required but absent", position)
 
     def __getitem__(self, name: str) -> Any:
-        slot = self.spec.slots[name]
-        type_, position, flatbuffer = slot.type, self._locate(slot), self.flatbuffer
-        if not position:
+        slot, flatbuffer = self.spec.slots[name], self.flatbuffer
+        type_, position = slot.type, self._slot_positions.get(name)
+        if position is None:
             return type_.default
         if isinstance(type_, ScalarSlot):
             return type_.packer.unpack_from(flatbuffer.raw, position)[0]
         if isinstance(type_, String):
             return self._read_string(slot, position, type_.is_utf8)
-        if isinstance(type_, TableVector):
-            return self._read_tables(slot, position, type_.spec)
         if isinstance(type_, StructSlot):
             return np.frombuffer(flatbuffer.raw, type_.dtype, 1, position)[0]
+        if isinstance(type_, SubTable):
+            return FlatTable(flatbuffer, type_.spec, position, slot.path)
+        if isinstance(type_, UnionSlot):
+            index: int = self[f"{name}_type"]
+            if index >= len(type_.members):
+                raise flatbuffer.invalid_data_error(
+                    f"expected a {slot.path}_type below {len(type_.members)}, found {index}", self.position
+                )
+            return FlatTable(flatbuffer, type_.members[index], position, slot.path) if index else None
+        start, length = flatbuffer.locate_vector(position, type_.item_bytes, slot.path)
+        if not length:
+            return type_.default
         if isinstance(type_, Vector):
-            start, length = flatbuffer.locate_vector(position, type_.item_bytes, slot.path)
-            return np.frombuffer(flatbuffer.raw, type_.dtype, length, start) if length else type_.default
-        spec = self.get_union_spec_name(name) if isinstance(type_, UnionSlot) else type_.spec
-        return self._read_table(slot, position, spec) if spec else None
+            return np.frombuffer(flatbuffer.raw, type_.dtype, length, start)
+        if length > flatbuffer.tables_left:
+            flatbuffer.check_table_limit(length)
+        return [FlatTable(flatbuffer, type_.spec, start + 4 * index, slot.path) for index in range(length)]
 
     def locate_slot(self, name: str) -> int:
-        """Return the position of a slot in the flatbuffer, 0 if absent.
-
-        Raises `InvalidDataError` if the slot is outside the table, or required but absent.
-        """
-        return self._locate(self.spec.slots[name])
+        """Return the position of a slot in the flatbuffer, 0 if absent."""
+        return self._slot_positions.get(name, 0)
 
     def locate_elements(self, name: str) -> tuple[int, int]:
         """Return the position of the elements of a string or vector and its length; (0, 0) if absent.
 
         A number or a struct counts as one element.
         """
-        slot = self.spec.slots[name]
-        position = self._locate(slot)
+        slot, position = self.spec.slots[name], self._slot_positions.get(name, 0)
         if position and isinstance(slot.type, String | Vector | TableVector):
             return self.flatbuffer.locate_vector(position, slot.type.item_bytes, slot.path)
         return position, int(position > 0)
@@ -150,41 +190,7 @@ class FlatTable:
         """Return one table of a vector of tables; `index` must be less than its length."""
         slot = self.spec.slots[name]
         assert isinstance(slot.type, TableVector)
-        return self._read_table(slot, self.locate_elements(name)[0] + 4 * index, slot.type.spec)
-
-    def get_union_spec_name(self, name: str) -> str:
-        """Return the name of the specification of a union's table, empty for none.
-
-        Raises `InvalidDataError` if the union has no such member.
-        """
-        slot = self.spec.slots[name]
-        assert isinstance(slot.type, UnionSlot)
-        index: int = self[f"{name}_type"]
-        if index >= len(slot.type.members):
-            raise self.flatbuffer.invalid_data_error(
-                f"expected a {slot.path}_type below {len(slot.type.members)}, found {index}", self.position
-            )
-        return slot.type.members[index] if index else ""
-
-    def _locate(self, slot: Slot) -> int:
-        offset: int = 0
-        # A vtable may be shorter than the specification: writers omit trailing slots that are absent or new.
-        if slot.vtable_offset < self.vtable_size:
-            offset = _U16.unpack_from(self.flatbuffer.raw, self.vtable + slot.vtable_offset)[0]
-        if offset == 0:
-            if slot.is_required:
-                raise self.flatbuffer.invalid_data_error(f"{slot.path} is required but absent", self.position)
-            return 0
-        if not is_valid_slot(offset, slot.type.inline_bytes, self.size):
-            raise self.flatbuffer.invalid_data_error(
-                f"{slot.path} is at byte {offset} of a table of {self.size}", self.position
-            )
-        return self.position + offset
-
-    def _read_table(self, slot: Slot, position: int, spec: str) -> FlatTable:
-        """Return the table that the offset at `position` points to."""
-        flatbuffer = self.flatbuffer
-        return FlatTable(flatbuffer, flatbuffer.specs[spec], flatbuffer.follow_offset(position, slot.path))
+        return FlatTable(self.flatbuffer, slot.type.spec, self.locate_elements(name)[0] + 4 * index, slot.path)
 
     def _read_string(self, slot: Slot, position: int, is_utf8: bool) -> str | bytes:
         flatbuffer = self.flatbuffer
@@ -202,8 +208,3 @@ class FlatTable:
             raise flatbuffer.invalid_data_error(
                 f"{slot.path} is not valid UTF-8: {error.reason}", start + error.start
             ) from None
-
-    def _read_tables(self, slot: Slot, position: int, spec: str) -> list[FlatTable]:
-        start, length = self.flatbuffer.locate_vector(position, 4, slot.path)
-        self.flatbuffer.check_table_limit(length)
-        return [self._read_table(slot, start + 4 * index, spec) for index in range(length)]

@@ -1,9 +1,8 @@
 """Specifications of flatbuffer tables as data: the slots of a table, and the type and default of each.
 
-The reader, the vectorised reader and the writer all walk these specifications; `bowstring.flatbuf.tables` has
-Arrow's. A type's `default` is the value of an absent slot. `inline_bytes` is the size of a value in the table: the size
-of the value itself for scalars and structs, 4 for an offset to anything else. `item_bytes` is the size of an element of
-a string or vector.
+The reader and the writer walk these specifications; `bowstring.flatbuf.tables` has Arrow's. A type's `default` is the
+value of an absent slot. `inline_bytes` is the size of a value in the table: the size of the value itself for scalars
+and structs, 4 for an offset to anything else. `item_bytes` is the size of an element of a string or vector.
 """
 
 from __future__ import annotations
@@ -99,38 +98,34 @@ class UnionSlot:
     inline_bytes: ClassVar[int] = 4
 
 
-VTABLE_HEADER_BYTES = 4
-"""The sizes of the vtable and of the table, before the entries."""
 SlotType: TypeAlias = ScalarSlot | StructSlot | String | Vector | SubTable | TableVector | UnionSlot
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """One slot of a table: its full name (such as "Field.name"), index, type, and the position of its entry in a
-    vtable.
-    """
+    """One slot of a table: its full name (such as "Field.name"), its index in vtables, and its type."""
 
     path: str
     index: int
     type: SlotType
-    is_required: bool
-    vtable_offset: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "vtable_offset", VTABLE_HEADER_BYTES + 2 * self.index)
 
 
 class TableSpec:
-    """The slots of one table by name, in the order of their indices."""
+    """The slots of one table by name, in the order of their indices; those in `required` must be present."""
 
-    __slots__ = ("name", "slots")
+    __slots__ = ("inline_bytes", "name", "required", "slots", "vtable_entries")
 
     def __init__(self, name: str, /, required: tuple[str, ...] = (), **types: SlotType) -> None:
         self.name = name
+        self.required = required
         self.slots = {
-            slot_name: Slot(f"{name}.{slot_name}", index, type_, slot_name in required)
+            slot_name: Slot(f"{name}.{slot_name}", index, type_)
             for index, (slot_name, type_) in enumerate(types.items())
         }
+        self.inline_bytes = tuple((slot_name, type_.inline_bytes) for slot_name, type_ in types.items())
+        """The name and the size in the table of each slot."""
+        self.vtable_entries = [struct.Struct(f"<{count}H") for count in range(len(types) + 1)]
+        """The offsets of the first 0, 1, … slots in a vtable."""
 
     def __repr__(self) -> str:
         return f"TableSpec({self.name})"

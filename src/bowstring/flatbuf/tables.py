@@ -1,7 +1,7 @@
 """The tables of Arrow's metadata as data: Schema, Message, File, Tensor and SparseTensor.
 
-Names and the order of the slots are as in the schema files. Enumerations are numbers here;
-`bowstring.ipc.metadata.schema` interprets them.
+Names and the order of the slots are as in the schema files. Enumerations are numbers here; their meaning is in
+`bowstring.datatypes.type_specs` (types) and `bowstring.ipc.metadata` (messages and schemas).
 """
 
 from __future__ import annotations
@@ -169,4 +169,4 @@ def read_root(name: str, flatbuffer: bytes, location: str, max_tables: int = 1_0
     `location` names the bytes in errors; `max_tables` is the limit of `Flatbuffer`. Nothing is copied. Raises
     `TruncatedError` or another `InvalidDataError` if the root is not a table.
     """
-    return Flatbuffer(flatbuffer, SPECS, location, max_tables).get_root_table(name)
+    return FlatTable(Flatbuffer(flatbuffer, SPECS, location, max_tables), name, 0, name)

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.flatbuf.specs import (
-    VTABLE_HEADER_BYTES,
     ScalarSlot,
     SlotType,
     String,
@@ -96,9 +95,8 @@ def _create_table_layout(spec: TableSpec, slot_names: tuple[str, ...]) -> _Table
         # Sizes descend, and are powers of two, or structs of 64-bit numbers, so that each slot is aligned.
         size += slot.type.inline_bytes
     count = max(offsets, default=-1) + 1
-    vtable = struct.pack(
-        f"<{count + 2}H", VTABLE_HEADER_BYTES + 2 * count, size, *(offsets.get(i, 0) for i in range(count))
-    )
+    # The sizes of the vtable and of the table, then the offset of each slot.
+    vtable = struct.pack(f"<{count + 2}H", 4 + 2 * count, size, *(offsets.get(i, 0) for i in range(count)))
     return _TableLayout(tuple(slots), vtable, size)
 
 

@@ -19,9 +19,8 @@ from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import FILE_START
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import RECORD_BATCH, check_metadata_version
-from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
-from bowstring.ipc.stream import create_lazy_batch
+from bowstring.ipc.metadata.schema import ColumnSelection, IpcSchema
+from bowstring.ipc.record_batch.reader import DictionaryLookup, create_batch
 from bowstring.ipc.tools.scan import FileScan, StreamScan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import ArrayData
@@ -192,6 +191,7 @@ class Validator:
 
     def _find_stream_faults(self, scan: StreamScan) -> Iterator[Fault]:
         validation, ipc_schema, dictionaries = self.validation, scan.ipc_schema, StreamDictionaries()
+        all_columns = ColumnSelection(ipc_schema, None)
         while True:
             index = validation.record_batches
             try:
@@ -206,16 +206,14 @@ class Validator:
             assert body is not None
             try:
                 if is_batch:
-                    positions = ipc_schema.column_positions(header.template.version)
-                    lookup = dictionaries.freeze()
-                    columns = BatchColumns(positions, header, body, lookup, ("record batch", index))
+                    batch = create_batch(all_columns, header, body, dictionaries.freeze(), ("record batch", index))
                 else:
                     dictionaries = dictionaries.with_dictionary_batch(ipc_schema, header, body, location)
             except InvalidDataError as error:
                 yield _create_fault(error, (index if is_batch else None, None, None))
             else:
                 if is_batch:
-                    yield from self._find_batch_faults(index, create_lazy_batch(ipc_schema.schema, header, columns))
+                    yield from self._find_batch_faults(index, batch)
             if is_batch:
                 validation.record_batches += 1
                 self._call_report_progress(None)

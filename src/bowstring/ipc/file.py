@@ -32,15 +32,14 @@ from bowstring.ipc.message import (
     MessageCounts,
     MessageReader,
     get_prefix_size,
-    read_message_at,
+    metadata_limit_error,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration, read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import ColumnSelection, IpcSchema
-from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
+from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, create_batch, link_for_decompression
 from bowstring.ipc.schema_cache import get_ipc_schema
-from bowstring.ipc.stream import create_lazy_batch
 from bowstring.kernels.filters import Filters, FiltersLike, parse_filters
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
@@ -66,7 +65,6 @@ class FileMessages:
             headers.RECORD_BATCH: self.footer.batches,
         }
         self.headers = HeaderReader(limits)
-        self.reader = MessageReader(source.name, limits, self.headers.read)
 
     def read_all(self) -> Iterator[tuple[Message[BatchHeader], str]]:
         """Read every dictionary batch, then every record batch; the second value names it in errors."""
@@ -90,7 +88,7 @@ class FileMessages:
         """
         source, reader = self.source, MessageReader(self.source.name, self.limits, HeaderReader(self.limits).read)
         reader.seek(len(FILE_START))
-        message = read_message_at(reader, source.read_at, self.footer.offset)
+        message = reader.read(source.read_at, self.footer.offset)
         if isinstance(message, Message) and isinstance(message.header, FlatTable):
             return message.header
         actual = f"a {message.header.template.kind}" if isinstance(message, Message) else "the end of the stream"
@@ -106,22 +104,54 @@ class FileMessages:
 
         Raises `InvalidDataError` if its block or header is malformed.
         """
-        reader, location, stop = self.reader, (KIND_LABELS[kind], index), self.footer.offset
         block = self.footer.get_block(self.block_lists[kind], index)
-        if not reader.is_valid_block(block, stop):
-            raise reader.block_error(block, stop, location)
+        if not self.is_valid_block(block):
+            raise self._block_error(block, kind, index)
         raw = self.source.read_lazily(block[0], block[1])
         # A template includes the prefix of a header that was read before.
-        header: object = self.headers.try_read_with_template(raw, PREFIX_BYTES)
-        if header is None:
-            header = reader.read_block_header(raw, block, location)
+        header = self.headers.read_with_template(raw) or self._parse_header(raw, block, kind, index)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
             actual_kind = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
-                f"{self.source.name}: {location[0]} {location[1]} at byte {block[0]}: "
-                f"expected a {kind} message, found a {actual_kind}"
+                f"{self._describe(block, kind, index)}: expected a {kind} message, found a {actual_kind}"
             )
         return header, block
+
+    def is_valid_block(self, block: Block) -> bool:
+        """Whether a block ends before the footer, has no negative size and no more metadata than the limit."""
+        offset, metadata_bytes, body_bytes = block
+        return (
+            offset >= 0
+            and PREFIX_BYTES <= metadata_bytes <= self.limits.max_metadata_bytes
+            and body_bytes >= 0
+            and offset + metadata_bytes + body_bytes <= self.footer.offset
+        )
+
+    def _block_error(self, block: Block, kind: str, index: int) -> InvalidDataError:
+        """Return the error for a block that is not valid."""
+        offset, metadata_bytes, body_bytes = block
+        location = f"{self.source.name}: {KIND_LABELS[kind]} {index}"
+        if metadata_bytes > self.limits.max_metadata_bytes:
+            return metadata_limit_error(metadata_bytes, (location,), self.limits)
+        return InvalidDataError(
+            f"{location}: expected a block before byte {self.footer.offset}, found {metadata_bytes} + {body_bytes} "
+            f"bytes at byte {offset}"
+        )
+
+    def _parse_header(self, raw: Any, block: Block, kind: str, index: int) -> BatchHeader | FlatTable:
+        """Parse the metadata of a valid block, of which only the needed bytes are read."""
+        prefix_bytes = get_prefix_size(raw[:4])
+        size_bytes = int.from_bytes(raw[prefix_bytes - 4 : prefix_bytes], "little", signed=True)
+        if not 0 < size_bytes <= block[1] - prefix_bytes:
+            raise InvalidDataError(
+                f"{self._describe(block, kind, index)}: expected a metadata length of up to "
+                f"{block[1] - prefix_bytes}, found {size_bytes}"
+            )
+        return self.headers.parse(raw, prefix_bytes, (KIND_LABELS[kind], index))
+
+    def _describe(self, block: Block, kind: str, index: int) -> str:
+        """Return the name of a message in errors."""
+        return f"{self.source.name}: {KIND_LABELS[kind]} {index} at byte {block[0]}"
 
     def locate_body(self, block: Block) -> Any:
         """The body of a message, without copying: a `Buffer`; of a file that is read by ranges a `RemoteBody`."""
@@ -162,7 +192,7 @@ class FileReader(Closable):
         self.messages = self._messages_type(source, limits)
         self._column_keys = columns
         self._selection: ColumnSelection | None = None
-        self._dictionaries: FileDictionaries | None = None
+        self._dictionaries: FileDictionaries  # set with the selection
         self._statistics: FileStatistics | None = None
         self._has_statistics: bool | None = None
         if columns is not None:
@@ -206,7 +236,10 @@ class FileReader(Closable):
         if selection is None:
             footer, limits = self.messages.footer, self.messages.limits
             ipc_schema = get_ipc_schema(footer.table["schema"], limits, footer.get_slices_outside_block_lists())
-            selection = self._selection = ColumnSelection(ipc_schema, self._column_keys)
+            selection = ColumnSelection(ipc_schema, self._column_keys)
+            # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
+            self._dictionaries = FileDictionaries(ipc_schema, self.messages.read_dictionary_messages)
+            self._selection = selection
         return selection
 
     @property
@@ -366,7 +399,7 @@ class FileReader(Closable):
         return self.get_batch(index)
 
     def _create_batch(
-        self, index: int, header: BatchHeader, body: Buffer, columns_type: type[BatchColumns]
+        self, index: int, header: BatchHeader, body: BodyLocation, columns_type: type[BatchColumns]
     ) -> RecordBatch:
         if self._statistics is not None and header.length != self._statistics.row_counts[index]:
             raise InvalidDataError(
@@ -374,23 +407,15 @@ class FileReader(Closable):
                 f"{self._statistics.row_counts[index]} by the file's statistics"
             )
         selection = self._selection or self._select_columns()
-        positions, selected_columns = selection.get_selected_column_positions(header.template.version)
-        dictionaries = self._dictionaries or self._get_file_dictionaries()
-        columns = columns_type(positions, header, body, dictionaries, ("record batch", index), selected_columns)
-        return create_lazy_batch(selection.schema, header, columns)
-
-    def _get_file_dictionaries(self) -> FileDictionaries:
-        if self._dictionaries is None:
-            # A method of the reader would be a reference cycle: the memory would stay until garbage is collected.
-            self._dictionaries = FileDictionaries(self.ipc_schema, self.messages.read_dictionary_messages)
-        return self._dictionaries
+        return create_batch(selection, header, body, self._dictionaries, ("record batch", index), columns_type)
 
     def get_dictionary(self, declaration: DictionaryDeclaration) -> Array | None:
         """Return the values of a dictionary, including deltas; None if the file does not define it.
 
         Raises `InvalidDataError` if one of its dictionary batches is malformed.
         """
-        return self._get_file_dictionaries()(declaration)
+        self._select_columns()
+        return self._dictionaries(declaration)
 
     def column(self, key: str | int) -> ChunkedArray:
         """Return a column of all batches, without copying. Raises `NotFoundError` for an unknown column.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,6 @@ from bowstring.ipc.message import (
     is_file_start,
     is_stream_start,
 )
-from bowstring.memory.buffer import UINT8, Bytes
 
 TRAILER = struct.Struct("<i6s")
 """The last bytes of a file: the length of the footer in bytes, and the magic."""
@@ -32,17 +32,11 @@ _BLOCK = struct.Struct("<qi4xq")
 _MAX_OVERLAP_FACTOR = 16
 
 
-@dataclass(frozen=True, slots=True)
-class BlockList:
+class BlockList(NamedTuple):
     """A list of blocks in a footer: the byte offset of the first block in the footer, and their number."""
 
     offset: int
     count: int
-
-    @property
-    def end_offset(self) -> int:
-        """The byte offset after the last block."""
-        return self.offset + self.count * BLOCK.itemsize
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +74,13 @@ class Footer:
                 reached_offset = stop
         return spans
 
-    def get_slices_outside_block_lists(self) -> tuple[Bytes, ...]:
-        """Return the bytes outside the lists, usually equal in all files of one schema, without copying."""
-        ranges, start, raw = [], 0, np.frombuffer(self.raw, UINT8)
-        for block_list in sorted(
-            (self.batches, self.dictionaries), key=lambda block_list: (block_list.offset, block_list.end_offset)
-        ):
-            ranges.append(raw[start : block_list.offset])
-            start = max(start, block_list.end_offset)
-        return (*ranges, raw[start:])
+    def get_slices_outside_block_lists(self) -> tuple[bytes, ...]:
+        """Return the bytes outside the lists, usually equal in all files of one schema."""
+        slices, start = [], 0
+        for stop, count in sorted((self.batches, self.dictionaries)):
+            slices.append(self.raw[start:stop])
+            start = max(start, stop + count * _BLOCK.size)
+        return (*slices, self.raw[start:])
 
 
 def read_footer(source: RandomAccessSource, limits: ReadLimits) -> Footer:

@@ -7,6 +7,7 @@ size. `MessageReader` reads both; `frame_message` writes the current framing, or
 from __future__ import annotations
 
 import struct
+import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,9 +30,6 @@ MAX_ALIGNMENT_BYTES = 64
 """The alignment that the format recommends, and no writer exceeds: padding is shorter."""
 
 _LENGTH = struct.Struct("<i")
-_PREFIX = struct.Struct("<ii")
-_CONTINUATION_NUMBER = -1
-"""The marker as a signed number."""
 
 _CONVERT_HINT = "bowstring convert and bowstring.read_table read Parquet, and CSV and JSON by the extension of the name"
 _DECOMPRESS_HINT = "decompress it; bowstring convert reads compressed CSV and JSON directly"
@@ -103,37 +101,21 @@ Block: TypeAlias = tuple[int, int, int]
 
 
 class MessageReader(Generic[Header]):
-    """Reads encapsulated messages from bytes that the caller supplies, without I/O.
+    """Reads encapsulated messages with a function of the caller. The caller reads, maps or skips the bodies.
 
-    Pass the `bytes_needed` bytes at `offset` to `receive` until it returns a message or the end of the stream. The
-    reader then expects the next message after the body. The caller reads, maps or skips the body, which is not passed
-    to the reader. A file's messages are read by the blocks of its footer, with `read_block_header`.
-
-    `name` is the name of the source. `read_header` decodes the metadata in `raw[flatbuffer_offset:]`; its result has
-    the attribute `body_bytes` unless the message has no body. With `expected_format`, bytes of another format at the
-    beginning raise `FormatMismatchError`. `is_seekable` says that bytes after a message may be
-    read; otherwise nothing after the end marker of the legacy framing, which has 4 bytes, is needed.
+    `name` is the name of the source. `read_header` decodes the metadata; its result has the attribute `body_bytes`
+    unless the message has no body. With `expected_format`, bytes of another format at the beginning raise
+    `FormatMismatchError`. `is_seekable` says that bytes after a message may be read; otherwise nothing after the end
+    marker of the legacy framing, which has 4 bytes, is needed.
     """
 
-    __slots__ = (
-        "_expected_format",
-        "_index",
-        "_is_marker_read",
-        "_limits",
-        "_min_bytes",
-        "_name",
-        "_prefix",
-        "_read_header",
-        "_start",
-        "bytes_needed",
-        "offset",
-    )
+    __slots__ = ("_expected_format", "_first_bytes", "_index", "_limits", "_name", "_read_header", "_start")
 
     def __init__(
         self,
         name: str,
         limits: ReadLimits,
-        read_header: Callable[[Any, int, MessageLocation], Header],
+        read_header: Callable[[bytes, MessageLocation], Header],
         offset: int = 0,
         expected_format: str | None = None,
         is_seekable: bool = False,
@@ -141,80 +123,57 @@ class MessageReader(Generic[Header]):
         self._name = f"{name}:"
         self._limits = limits
         self._read_header = read_header
+        self._start = offset
         self._expected_format = expected_format
         self._index: int | None = 0
-        self._min_bytes = PREFIX_BYTES if is_seekable else LEGACY_PREFIX_BYTES
-        self._reset_for_message_at(offset)
+        self._first_bytes = PREFIX_BYTES if is_seekable else LEGACY_PREFIX_BYTES
 
     def seek(self, offset: int) -> None:
         """Expect a message at a byte offset. Errors then name messages by their offset only."""
         self._index = None
-        self._reset_for_message_at(offset)
+        self._start = offset
 
-    def _reset_for_message_at(self, offset: int) -> None:
-        self._start = self.offset = offset
-        self._prefix = b""
-        self._is_marker_read = False
-        self.bytes_needed = self._min_bytes
+    def read(self, read_at: Callable[[int, int], bytes], stop: int = sys.maxsize) -> Message[Header] | EndOfStream:
+        """Read the next message without its body; the one after the body is next.
 
-    def receive(self, received: bytes) -> Message[Header] | EndOfStream | None:
-        """Process the `bytes_needed` bytes at `offset`, fewer only at the end of the source; None if more are needed.
-
-        Raises `TruncatedError` if the source ends
-        within a message, `LimitError` for metadata above `max_metadata_bytes`, `FormatMismatchError`, and the errors of
-        `read_header`.
+        `read_at(offset, size)` returns the bytes at an offset, fewer only at the end of the source; unless the reader
+        is seekable, the calls are in order and without gaps. Nothing from byte `stop` on is read. Raises
+        `TruncatedError` if the source ends within a message, `LimitError` for metadata above `max_metadata_bytes`,
+        `FormatMismatchError`, and the errors of `read_header`.
         """
-        if not self._prefix:
-            return self._receive_prefix(received)
-        size_bytes, prefix_bytes, start = self.bytes_needed, len(self._prefix), self._start
-        if len(received) < size_bytes:
-            if self._may_be_other_format(prefix_bytes) and not is_stream_start(self._prefix + received):
-                raise self._format_mismatch_error(self._prefix + received)
-            raise self._truncated_error("metadata", self.offset, size_bytes, len(received))
-        header = self._read_header(received, 0, self._get_location())
-        body_bytes: int = getattr(header, "body_bytes", 0)
-        metadata_bytes = prefix_bytes + size_bytes
-        if self._index is not None:
-            self._index += 1
-        self._reset_for_message_at(start + metadata_bytes + body_bytes)
-        return Message(header, start, prefix_bytes, metadata_bytes, body_bytes)
-
-    def _receive_prefix(self, prefix: bytes) -> EndOfStream | None:
         start = self._start
-        if self._is_marker_read:
-            prefix = CONTINUATION + prefix
-        elif prefix == CONTINUATION and self.bytes_needed == LEGACY_PREFIX_BYTES:
+        prefix = read_at(start, min(self._first_bytes, stop - start))
+        if prefix == CONTINUATION:
             # Only now ask for the length: a socket may end with the legacy end marker, which has 4 bytes.
-            self._is_marker_read = True
-            self.offset = start + LEGACY_PREFIX_BYTES
-            return None
+            prefix += read_at(start + LEGACY_PREFIX_BYTES, min(LEGACY_PREFIX_BYTES, stop - start - LEGACY_PREFIX_BYTES))
         elif not prefix:
             return EndOfStream(start, 0)
-        prefix_bytes = PREFIX_BYTES
-        if prefix[:4] != CONTINUATION:
-            prefix_bytes, prefix = LEGACY_PREFIX_BYTES, prefix[:4]
+        prefix_bytes = get_prefix_size(prefix)
+        prefix = prefix[:prefix_bytes]
         if len(prefix) < prefix_bytes:
             raise self._truncated_error("a message's length", start, prefix_bytes, len(prefix))
-        size_bytes = _LENGTH.unpack_from(prefix, prefix_bytes - 4)[0]
-        if self._may_be_other_format(prefix_bytes):
+        size_bytes: int = _LENGTH.unpack_from(prefix, prefix_bytes - 4)[0]
+        # The first bytes of another format would be read as a legacy prefix.
+        may_be_other_format = prefix_bytes == LEGACY_PREFIX_BYTES and self._index == 0 and self._expected_format
+        if may_be_other_format:
             self._reject_other_formats(prefix, size_bytes)
-        if not 0 < size_bytes <= self._limits.max_metadata_bytes:
-            if not size_bytes:
-                self._reset_for_message_at(start + prefix_bytes)
-                return EndOfStream(start, prefix_bytes)
-            check_metadata_size(size_bytes, self._get_location(), self._limits)
-        self._prefix = prefix
-        self.offset = start + prefix_bytes
-        self.bytes_needed = size_bytes
-        return None
-
-    def check_body_limit(self, offset: int, body_bytes: int) -> None:
-        """Raise `LimitError` if a body to be read into new memory exceeds the limit; its message is at `offset`."""
-        if body_bytes > self._limits.max_body_bytes:
-            raise LimitError(
-                f"{self._name} message at byte {offset}: a body of {body_bytes} bytes exceeds "
-                f"the limit of {self._limits.max_body_bytes} (max_body_bytes)"
-            )
+        if not size_bytes:
+            self._start = start + prefix_bytes
+            return EndOfStream(start, prefix_bytes)
+        location = self._get_location()
+        check_metadata_size(size_bytes, location, self._limits)
+        metadata_offset = start + prefix_bytes
+        metadata = read_at(metadata_offset, min(size_bytes, stop - metadata_offset))
+        if len(metadata) < size_bytes:
+            if may_be_other_format and not is_stream_start(prefix + metadata):
+                raise self._format_mismatch_error(prefix + metadata)
+            raise self._truncated_error("metadata", metadata_offset, size_bytes, len(metadata))
+        header = self._read_header(metadata, location)
+        message = Message(header, start, prefix_bytes, prefix_bytes + size_bytes, getattr(header, "body_bytes", 0))
+        if self._index is not None:
+            self._index += 1
+        self._start = message.stop
+        return message
 
     def check_body_is_complete(self, message: Message[Any], size_bytes: int) -> None:
         """Raise `TruncatedError` if the source has only `size_bytes` bytes of a message's body."""
@@ -224,45 +183,6 @@ class MessageReader(Generic[Header]):
             if self._index is not None:
                 self._index -= 1
             raise self._truncated_error("a body", message.body_offset, message.body_bytes, size_bytes)
-
-    # Messages of a file
-
-    def is_valid_block(self, block: Block, stop: int) -> bool:
-        """Whether a block ends before byte `stop`, has no negative size and no more metadata than the limit."""
-        offset, metadata_bytes, body_bytes = block
-        return (
-            offset >= 0
-            and PREFIX_BYTES <= metadata_bytes <= self._limits.max_metadata_bytes
-            and body_bytes >= 0
-            and offset + metadata_bytes + body_bytes <= stop
-        )
-
-    def block_error(self, block: Block, stop: int, location: MessageLocation) -> InvalidDataError:
-        """Return the error for a block that is not valid."""
-        offset, metadata_bytes, body_bytes = block
-        if metadata_bytes > self._limits.max_metadata_bytes:
-            return _metadata_limit_error(metadata_bytes, (self._name, *location), self._limits)
-        return InvalidDataError(
-            f"{self._name} {format_location(location)}: expected a block before byte {stop}, found {metadata_bytes} + "
-            f"{body_bytes} bytes at byte {offset}"
-        )
-
-    def read_block_header(self, raw: Any, block: Block, location: MessageLocation) -> Header:
-        """Decode the metadata of a valid block: `raw` are its first `metadata_bytes` bytes, of which only those needed
-        are read. Raises `InvalidDataError` if the metadata does not fit in the block, and the errors of `read_header`.
-        """
-        marker, size_bytes = _PREFIX.unpack(raw[:PREFIX_BYTES])
-        prefix_bytes = PREFIX_BYTES
-        if marker != _CONTINUATION_NUMBER:
-            prefix_bytes, size_bytes = LEGACY_PREFIX_BYTES, marker
-        if not 0 < size_bytes <= block[1] - prefix_bytes:
-            raise InvalidDataError(
-                f"{self._name} {format_location(location)} at byte {block[0]}: expected a metadata length of up to "
-                f"{block[1] - prefix_bytes}, found {size_bytes}"
-            )
-        return self._read_header(raw, prefix_bytes, location)
-
-    # Errors
 
     def _get_location(self) -> MessageLocation:
         if self._index is None:
@@ -275,10 +195,6 @@ class MessageReader(Generic[Header]):
             f"{location}: expected {expected} bytes of {part} at byte {offset}, found {actual}: the stream is cut off"
         )
 
-    def _may_be_other_format(self, prefix_bytes: int) -> bool:
-        """Whether these may be the first bytes of another format, which would be read as a legacy prefix."""
-        return prefix_bytes == LEGACY_PREFIX_BYTES and self._index == 0 and self._expected_format is not None
-
     def _reject_other_formats(self, prefix: bytes, size_bytes: int) -> None:
         if MAGIC.startswith(prefix):
             raise FormatMismatchError(
@@ -289,24 +205,6 @@ class MessageReader(Generic[Header]):
 
     def _format_mismatch_error(self, first_bytes: bytes) -> FormatMismatchError | TruncatedError:
         return format_mismatch_error(self._name[:-1], str(self._expected_format), first_bytes)
-
-
-def read_message(reader: MessageReader[Header], read: Callable[[int], bytes]) -> Message[Header] | EndOfStream:
-    """Read the next message with `read(size)`, which returns the next bytes of a sequential source."""
-    event = None
-    while event is None:
-        event = reader.receive(read(reader.bytes_needed))
-    return event
-
-
-def read_message_at(
-    reader: MessageReader[Header], read_at: Callable[[int, int], bytes], stop: int
-) -> Message[Header] | EndOfStream:
-    """Read the next message with `read_at(offset, size)`; nothing from byte `stop` on is read."""
-    event = None
-    while event is None:
-        event = reader.receive(read_at(reader.offset, min(reader.bytes_needed, stop - reader.offset)))
-    return event
 
 
 def format_location(location: MessageLocation) -> str:
@@ -321,10 +219,22 @@ def check_metadata_size(size_bytes: int, location: MessageLocation, limits: Read
             f"{format_location(location)}: expected a metadata length of 0 or more, found {size_bytes}"
         )
     if size_bytes > limits.max_metadata_bytes:
-        raise _metadata_limit_error(size_bytes, location, limits)
+        raise metadata_limit_error(size_bytes, location, limits)
 
 
-def _metadata_limit_error(size_bytes: int, location: MessageLocation, limits: ReadLimits) -> LimitError:
+def check_body_limit(name: str, offset: int, body_bytes: int, limits: ReadLimits) -> None:
+    """Raise `LimitError` if a body to be read into new memory exceeds the limit; its message is at `offset` of the
+    source called `name`.
+    """
+    if body_bytes > limits.max_body_bytes:
+        raise LimitError(
+            f"{name}: message at byte {offset}: a body of {body_bytes} bytes exceeds the limit of "
+            f"{limits.max_body_bytes} (max_body_bytes)"
+        )
+
+
+def metadata_limit_error(size_bytes: int, location: MessageLocation, limits: ReadLimits) -> LimitError:
+    """Return the error for metadata above `max_metadata_bytes`."""
     return LimitError(
         f"{format_location(location)}: {size_bytes} bytes of metadata exceed the limit of {limits.max_metadata_bytes} "
         "(max_metadata_bytes)"

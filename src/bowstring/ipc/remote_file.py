@@ -32,6 +32,7 @@ from bowstring.ipc.message import (
     PREFIX_BYTES,
     Block,
     Message,
+    check_body_limit,
     get_prefix_size,
     is_file_start,
 )
@@ -75,7 +76,7 @@ class RemoteFileMessages(FileMessages):
     def locate_body(self, block: Block) -> RemoteBody:
         """A body that is fetched on access. Raises `LimitError` if it exceeds the limit."""
         offset, metadata_bytes, body_bytes = block
-        self.reader.check_body_limit(offset, body_bytes)
+        check_body_limit(self.source.name, offset, body_bytes, self.limits)
         return RemoteBody(self.source, offset + metadata_bytes, body_bytes)
 
     def read_header(self, kind: str, index: int) -> tuple[BatchHeader, Block]:
@@ -110,8 +111,7 @@ class RemoteFileMessages(FileMessages):
 
     def select_valid_blocks(self, blocks: Iterable[Block]) -> list[Block]:
         """The blocks within the file and the limits; reading any other raises an error."""
-        stop = self.footer.offset
-        return [block for block in blocks if self.reader.is_valid_block(block, stop)]
+        return [block for block in blocks if self.is_valid_block(block)]
 
     def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Any, tuple[object, ...]]]:
         """The header and body of each dictionary batch; all headers and small bodies are fetched at once."""
@@ -203,7 +203,7 @@ class RemoteFileMessages(FileMessages):
                 vector = flatbuffer_offset + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
                 if vector + _VECTOR_LENGTH.size > preview_bytes and at:
                     _VECTOR_LENGTH.pack_into(draft, vector, count)
-            self.headers.read(bytes(draft), flatbuffer_offset, "header")
+            self.headers.parse(bytes(draft), flatbuffer_offset, "header")
         except InvalidDataError:
             return
 

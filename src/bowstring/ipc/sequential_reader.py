@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
 from threading import RLock
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from bowstring.errors import ClosedError
 from bowstring.io.memory_source import MemorySource
@@ -17,8 +17,7 @@ from bowstring.ipc.message import (
     Message,
     MessageLocation,
     MessageReader,
-    read_message,
-    read_message_at,
+    check_body_limit,
 )
 from bowstring.memory.buffer import Buffer
 from bowstring.memory.closable import Closable
@@ -36,10 +35,11 @@ class SequentialReader(Closable, Generic[Header, Element]):
         self,
         source: AnySource,
         limits: ReadLimits,
-        read_header: Callable[[Any, int, MessageLocation], Header],
+        read_header: Callable[[bytes, MessageLocation], Header],
         expected_format: str,
     ) -> None:
         self._source = source
+        self._limits = limits
         self._messages = MessageReader(
             source.name,
             limits,
@@ -60,8 +60,8 @@ class SequentialReader(Closable, Generic[Header, Element]):
         """Read the next message without its body."""
         source = self._source
         if not isinstance(source, MemorySource):
-            return read_message(self._messages, source.read)
-        message = read_message_at(self._messages, source.read_at, source.size)
+            return self._messages.read(lambda _offset, size_bytes: source.read(size_bytes))
+        message = self._messages.read(source.read_at, source.size)
         source.position = message.stop if isinstance(message, EndOfStream) else message.body_offset
         return message
 
@@ -69,7 +69,7 @@ class SequentialReader(Closable, Generic[Header, Element]):
         """Read the body of a message. Raises `LimitError` if it exceeds the limit, `TruncatedError` if the source ends
         before.
         """
-        self._messages.check_body_limit(message.offset, message.body_bytes)
+        check_body_limit(self._source.name, message.offset, message.body_bytes, self._limits)
         body = self._source.read_buffer(message.body_bytes)
         self._messages.check_body_is_complete(message, body.size)
         return body

@@ -28,7 +28,7 @@ from bowstring.ipc.message import EndOfStream, Message, MessageCounts, MessageLo
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader, BatchHeaderBuilder, DictionaryHeader, HeaderReader
 from bowstring.ipc.metadata.schema import ColumnSelection
-from bowstring.ipc.record_batch.reader import BatchColumns, link_for_decompression
+from bowstring.ipc.record_batch.reader import create_batch, link_for_decompression
 from bowstring.ipc.record_batch.writer import EncodedBody, encode_body
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.sequential_reader import SequentialReader
@@ -219,11 +219,9 @@ class Decoder:
             raise InvalidArgumentError("no schema message has been read yet")
         return self._selection.schema
 
-    def decode_header(
-        self, metadata: bytes, flatbuffer_offset: int = 0, location: MessageLocation | None = None
-    ) -> BatchHeader | None:
-        """Decode a message's flatbuffer, from `flatbuffer_offset` on: the header of a batch, None for a schema, which
-        has no body. `location` names the message in errors.
+    def decode_header(self, metadata: bytes, location: MessageLocation | None = None) -> BatchHeader | None:
+        """Decode a message's flatbuffer: the header of a batch, None for a schema, which has no body. `location` names
+        the message in errors.
 
         Raises `InvalidDataError` for malformed bytes, and unless the schema comes first and once.
         """
@@ -232,7 +230,7 @@ class Decoder:
             self.message_count += 1
             return None
         location = location or ("message", self.message_count)
-        header = self._headers.read(metadata, flatbuffer_offset, location)
+        header = self._headers.read(metadata, location)
         error = headers.find_order_error(header, self._selection is not None, location)
         if error is not None:
             raise error
@@ -250,7 +248,7 @@ class Decoder:
         """Return whether a message has a body, from its flatbuffer; messages may come in any order. Raises as
         `decode_header`.
         """
-        return isinstance(self._headers.read(metadata, 0, "message"), BatchHeader)
+        return isinstance(self._headers.read(metadata, "message"), BatchHeader)
 
     def decode_body(self, header: BatchHeader, body: Buffer) -> RecordBatch | None:
         """Return the record batch of a header from `decode_header` over its body, without copying; None for a
@@ -265,19 +263,12 @@ class Decoder:
             return None
         location = ("record batch", self.batch_count)
         self.batch_count += 1
-        positions, selected_columns = selection.get_selected_column_positions(header.template.version)
-        columns = BatchColumns(positions, header, body, self._dictionaries.freeze(), location, selected_columns)
-        return create_lazy_batch(selection.schema, header, columns)
+        return create_batch(selection, header, body, self._dictionaries.freeze(), location)
 
     def decode(self, metadata: bytes, body: Buffer = EMPTY) -> RecordBatch | None:
         """Decode a complete message: `decode_header`, then `decode_body`."""
         header = self.decode_header(metadata)
         return None if header is None else self.decode_body(header, body)
-
-
-def create_lazy_batch(schema: Schema, header: BatchHeader, columns: BatchColumns) -> RecordBatch:
-    """Return a record batch whose columns are created on access."""
-    return RecordBatch.from_lazy_columns(schema, header.length, columns, header.template.pairs)
 
 
 class StreamReader(SequentialReader[BatchHeader | None, RecordBatch]):

@@ -63,13 +63,13 @@ class TensorHeader:
     body_bytes: int
 
 
-def read_tensor_header(raw: bytes, offset: int, location: MessageLocation, limits: ReadLimits) -> TensorHeader:
-    """Read the header of a message, whose flatbuffer begins at byte `offset` of `raw`.
+def read_tensor_header(raw: bytes, location: MessageLocation, limits: ReadLimits) -> TensorHeader:
+    """Read the header of a message from its flatbuffer.
 
     Raises `InvalidDataError` if it is malformed or of another kind.
     """
     context = format_location(location)
-    message = read_root("Message", raw[offset:], context, limits.max_tables)
+    message = read_root("Message", raw, context, limits.max_tables)
     version = message["version"]
     if not 0 <= version < len(VERSIONS):
         raise UnsupportedError(f"{context}: metadata version {version} is not known")

@@ -91,7 +91,7 @@ def test_columns_of_every_type_are_counted_in_one_pass() -> None:
         assert tables.header_entry_counts.tolist() == [list(counts) for counts in expected]
         read = IpcSchema.from_table(schema_table(raw), DEFAULT_LIMITS)
         assert read.schema == schema
-        eager = IpcSchema(read.schema, IpcFields(read.fields.all_entries())).column_positions(V5)
+        eager = IpcSchema(read.schema, IpcFields(read.fields.all_with_dictionaries())).column_positions(V5)
         lazy = read.column_positions(V5)
         assert [(c.first_node, c.first_buffer) for c in lazy] == [(c.first_node, c.first_buffer) for c in eager]
 

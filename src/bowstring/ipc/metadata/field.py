@@ -41,7 +41,8 @@ class DictionaryDeclaration:
 
 def read_custom_metadata(table: FlatTable) -> Metadata:
     """Return the custom metadata of a table, in order («Custom Application Metadata»)."""
-    return tuple((pair["key"] or b"", pair["value"] or b"") for pair in table["custom_metadata"])
+    pairs = table["custom_metadata"]
+    return tuple([(pair["key"] or b"", pair["value"] or b"") for pair in pairs]) if pairs else ()
 
 
 def read_field(table: FlatTable, max_depth: int, depth: int = 1) -> tuple[Field, tuple[DictionaryDeclaration, ...]]:
@@ -54,9 +55,13 @@ def read_field(table: FlatTable, max_depth: int, depth: int = 1) -> tuple[Field,
     try:
         if depth > max_depth:
             raise LimitError(f"types are nested deeper than {max_depth}, the limit (max_nesting)")
-        child_entries = [read_field(child, max_depth, depth + 1) for child in table["children"]]
-        declarations = tuple(declaration for _, inside in child_entries for declaration in inside)
-        data_type = read_type(table, [child for child, _ in child_entries])
+        children: list[Field] = []
+        inner: list[DictionaryDeclaration] = []
+        for child_table in table["children"]:
+            child, inner_declarations = read_field(child_table, max_depth, depth + 1)
+            children.append(child)
+            inner += inner_declarations
+        data_type, declarations = read_type(table, children), tuple(inner)
         encoding = table["dictionary"]
         if encoding is not None:
             declarations = (DictionaryDeclaration(encoding["id"], data_type, declarations),)

@@ -122,7 +122,8 @@ class BatchHeader:
         `InvalidDataError`.
         """
         template, counts = self.template, self.variadic_counts() if self.template.variadic_count else ()
-        if len(counts) != positions.variadic_count or any(not 0 <= n <= template.buffer_count for n in counts):
+        has_valid_counts = not counts or 0 <= min(counts) <= max(counts) <= template.buffer_count
+        if len(counts) != positions.variadic_count or not has_valid_counts:
             raise InvalidDataError(
                 f"{format_location(location)}: expected {positions.variadic_count} variadic counts, none above "
                 f"{template.buffer_count}, found {list(counts[:8])}"
@@ -177,19 +178,18 @@ class HeaderReader:
 
     def __init__(self, limits: ReadLimits) -> None:
         self.limits = limits
-        self._templates: dict[tuple[int, int], HeaderTemplate] = {}
+        self._templates: dict[int, HeaderTemplate] = {}
 
     def find_template_by_size(self, size_bytes: int) -> HeaderTemplate | None:
         """Return the last template of headers of this length, framing included, if any."""
-        # The flatbuffer follows a marker and its length, or only its length before format version 0.15.
-        return self._templates.get((size_bytes, 8)) or self._templates.get((size_bytes, 4))
+        return self._templates.get(size_bytes)
 
-    def try_read_with_template(self, raw: MetadataBytes, flatbuffer_offset: int) -> BatchHeader | None:
+    def read_with_template(self, raw: MetadataBytes) -> BatchHeader | None:
         """Return the header in `raw` if it differs from the last one of its length in its numbers only, else None.
 
         All bytes are compared, including those before the flatbuffer.
         """
-        template = self._templates.get((len(raw), flatbuffer_offset))
+        template = self._templates.get(len(raw))
         if template is None:
             return None
         # These bytes include every offset of the flatbuffer, so what was checked when the template was parsed holds
@@ -199,18 +199,21 @@ class HeaderReader:
                 return None
         return BatchHeader(raw, template)
 
-    def read(
-        self, raw: MetadataBytes, flatbuffer_offset: int, location: str | tuple[object, ...]
-    ) -> BatchHeader | FlatTable:
-        """Read the header in `raw`, whose flatbuffer begins at `flatbuffer_offset`: a batch header, or the table of a
-        schema message.
+    def read(self, raw: MetadataBytes, location: str | tuple[object, ...]) -> BatchHeader | FlatTable:
+        """Read the header in `raw`, a flatbuffer: a batch header, or the table of a schema message.
 
         `location` names the header in errors; a tuple is joined with spaces. Raises `InvalidDataError` for malformed
         bytes and `UnsupportedError` for tensors and old versions.
         """
-        match = self.try_read_with_template(raw, flatbuffer_offset)
-        if match is not None:
-            return match
+        return self.read_with_template(raw) or self.parse(raw, 0, location)
+
+    def parse(
+        self, raw: MetadataBytes, flatbuffer_offset: int, location: str | tuple[object, ...]
+    ) -> BatchHeader | FlatTable:
+        """Parse the header in `raw`, whose flatbuffer begins at `flatbuffer_offset`, and keep its template; as `read`.
+
+        The bytes determine the offset: those of a file begin with a prefix, those of a stream never.
+        """
         if not isinstance(location, str):
             location = format_location(location)
         root = read_root("Message", bytes(raw[flatbuffer_offset:]), location, self.limits.max_tables)
@@ -228,7 +231,7 @@ class HeaderReader:
         # All, because keeping the order of use would cost every header.
         if len(self._templates) >= _MAX_TEMPLATES:
             self._templates.clear()
-        self._templates[len(raw), flatbuffer_offset] = template
+        self._templates[len(raw)] = template
         return BatchHeader(raw, template)
 
 
@@ -276,34 +279,31 @@ def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbu
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
         raise InvalidDataError(f"{root.flatbuffer.location}: a dictionary batch without data")
-    spans = [
+    nodes, buffers, variadic = (
         batch.locate_elements("nodes"),
         batch.locate_elements("buffers"),
         batch.locate_elements("variadicBufferCounts"),
-    ]
-    numbers = [root.locate_elements("bodyLength"), batch.locate_elements("length")]
-    sizes = (8, 8, 16, 16, 8)
-    number_ranges = sorted(
-        (at + flatbuffer_offset, at + flatbuffer_offset + n * size)
-        for (at, n), size in zip(numbers + spans, sizes, strict=True)
-        if n
     )
-    ends = [0, *(end for _, end in number_ranges)]
-    # Constants are the gaps between the ranges of numbers: from the end of one to the start of the next.
-    starts = [*(start for start, _ in number_ranges), len(raw)]
-    # Numbers at the same bytes would not be compared with anything, and could contradict each other.
-    if any(start < end for start, end in zip(starts, ends, strict=True)):
-        raise InvalidDataError(f"{root.flatbuffer.location}: nodes, buffers and lengths overlap")
-    constants = tuple(
-        (end, start, bytes(raw[end:start])) for end, start in zip(ends, starts, strict=True) if start > end
-    )
-    (nodes, buffers, variadic), (body_length, length) = spans, numbers
-    pairs, codec = _read_custom_metadata_and_codec(root, batch)
+    body_length, length = root.locate_elements("bodyLength"), batch.locate_elements("length")
+    number_ranges = []
+    for (at, count), size in ((body_length, 8), (length, 8), (nodes, 16), (buffers, 16), (variadic, 8)):
+        if count:
+            number_ranges.append((at + flatbuffer_offset, at + flatbuffer_offset + count * size))
+    # Constants are the gaps between the ranges of numbers.
+    constants, end = [], 0
+    for start, stop in (*sorted(number_ranges), (len(raw), len(raw))):
+        # Numbers at the same bytes would not be compared with anything, and could contradict each other.
+        if start < end:
+            raise InvalidDataError(f"{root.flatbuffer.location}: nodes, buffers and lengths overlap")
+        if start > end:
+            constants.append((end, start, bytes(raw[end:start])))
+        end = stop
+    pairs = read_custom_metadata(root)
     return HeaderTemplate(
         kind,
         root["version"],
-        codec,
-        pairs,
+        _read_codec(root, batch, pairs),
+        _remove_codec(pairs) if root["version"] == V4 else pairs,
         inner["id"] if kind == DICTIONARY_BATCH else 0,
         kind == DICTIONARY_BATCH and inner["isDelta"],
         length[0] + flatbuffer_offset if length[1] else 0,
@@ -314,35 +314,34 @@ def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbu
         buffers[1],
         variadic[0] + flatbuffer_offset,
         variadic[1],
-        constants,
+        tuple(constants),
     )
 
 
-def _read_custom_metadata_and_codec(root: FlatTable, batch: FlatTable) -> tuple[Metadata, CodecName | None]:
-    """Return a message's custom metadata and its codec, which metadata of version 4 may name in the custom metadata."""
-    pairs, codec = read_custom_metadata(root), _read_codec(batch["compression"])
-    codec_names = [value for key, value in pairs if key == V4_COMPRESSION_KEY] if root["version"] == V4 else []
-    if not codec_names:
-        return pairs, codec
-    name, location = codec_names[0].decode("ascii", "replace").lower(), root.flatbuffer.location
+def _read_codec(root: FlatTable, batch: FlatTable, pairs: Metadata) -> CodecName | None:
+    """Return the codec of a body, which metadata of version 4 may name in the custom metadata."""
+    codec: CodecName | None = None
+    compression, location = batch["compression"], root.flatbuffer.location
+    if compression is not None:
+        number, method = compression["codec"], compression["method"]
+        if not 0 <= number < len(CODECS) or method != 0:
+            raise UnsupportedError(f"{location}: unknown compression codec {number} or method {method}")
+        codec = list(CODECS.values())[number].name
+    if not pairs or root["version"] != V4:
+        return codec
+    encoded_name = next((value for key, value in pairs if key == V4_COMPRESSION_KEY), None)
+    if encoded_name is None:
+        return codec
+    name = encoded_name.decode("ascii", "replace").lower()
     if name not in (*CODECS, "uncompressed"):
         raise UnsupportedError(f"{location}: unknown compression codec {name!r:.60}")
     if codec not in (None, name):
         raise InvalidDataError(f"{location}: two codecs for one body: {codec} and {name}")
-    return _remove_codec(pairs), CODECS[name].name if name in CODECS else None  # for "uncompressed"
+    return CODECS[name].name if name in CODECS else None
 
 
 def _remove_codec(pairs: Metadata) -> Metadata:
     return tuple(pair for pair in pairs if pair[0] != V4_COMPRESSION_KEY)
-
-
-def _read_codec(compression: FlatTable | None) -> CodecName | None:
-    if compression is None:
-        return None
-    codec, location = compression["codec"], compression.flatbuffer.location
-    if not 0 <= codec < len(CODECS) or compression["method"] != 0:
-        raise UnsupportedError(f"{location}: unknown compression codec {codec} or method {compression['method']}")
-    return list(CODECS.values())[int(codec)].name
 
 
 # Writing

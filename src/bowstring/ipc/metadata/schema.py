@@ -15,6 +15,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
+from bowstring.datatypes.base import DataType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
@@ -27,14 +28,14 @@ from bowstring.ipc.metadata.field import (
     read_custom_metadata,
     read_field,
 )
-from bowstring.ipc.metadata.field_tables import FieldTables, HeaderEntryCounts
+from bowstring.ipc.metadata.field_tables import FieldTables, counts_of_childless_types
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
 
 # Numbers in Schema.fbs.
 LITTLE_ENDIAN, BIG_ENDIAN = 0, 1
 V4, V5 = 3, 4
-FieldEntry: TypeAlias = tuple[Field, tuple[DictionaryDeclaration, ...]]
+FieldWithDictionaries: TypeAlias = tuple[Field, tuple[DictionaryDeclaration, ...]]
 """A field and its dictionaries, in the order of a walk over its array."""
 _MAX_EAGER_FIELDS = 16
 """Reading so many fields one by one takes as long as the vectorised pass that counts nodes and buffers."""
@@ -47,45 +48,50 @@ class IpcFields(LazyFields):
     field twice, but all get the same object.
     """
 
-    def __init__(self, entries: Iterable[FieldEntry], table: FlatTable | None = None, max_nesting: int = 0) -> None:
-        self._entries: dict[int, FieldEntry] = dict(enumerate(entries))
+    def __init__(
+        self, fields: Iterable[FieldWithDictionaries], table: FlatTable | None = None, max_nesting: int = 0
+    ) -> None:
+        self._fields: dict[int, FieldWithDictionaries] = dict(enumerate(fields))
         self._table = table
         self._max_nesting = max_nesting
-        self._tables = None if table is None else FieldTables.from_schema_table(table, max_nesting)
-        """The tables of fields that are read on access; None if all are in `_entries`."""
+        self.tables = None if table is None else FieldTables.from_schema_table(table, max_nesting)
+        """The tables of fields that are read on access; None if all are in `_fields`."""
         self._errors: dict[int, BowstringError] = {}
         """The errors of malformed fields: to read those again would use up the budgets of the others."""
-        self._all: tuple[FieldEntry, ...] | None = None if self._tables else tuple(self._entries.values())
+        self._all: tuple[FieldWithDictionaries, ...] | None = None if self.tables else tuple(self._fields.values())
 
     @classmethod
     def from_table(cls, table: FlatTable, max_nesting: int) -> IpcFields:
-        """Return the fields of a `Schema` table. Raises `InvalidDataError` if they can't be located."""
-        if table.locate_elements("fields")[1] <= _MAX_EAGER_FIELDS:
-            try:
-                return cls([read_field(child, max_nesting) for child in table["fields"]])
-            except BowstringError:
-                pass  # a malformed field affects only its own column, so each is read on access
-        return cls((), table, max_nesting)
+        """Return the fields of a `Schema` table. Raises `InvalidDataError` if they are absent or can't be located."""
+        start, count = table.locate_elements("fields")
+        if not start:  # else damaged data would look like data without columns
+            raise InvalidDataError(f"{table.flatbuffer.location}: the schema has no list of fields")
+        if count > _MAX_EAGER_FIELDS:
+            return cls((), table, max_nesting)
+        try:
+            return cls([read_field(field_table, max_nesting) for field_table in table["fields"]])
+        except BowstringError:  # a malformed field affects only its own column, so each is read on access
+            return cls((), table, max_nesting)
 
     def __len__(self) -> int:
-        return len(self._entries) if self._tables is None else len(self._tables)
+        return len(self._fields) if self.tables is None else len(self.tables)
 
     def with_table(self, table: FlatTable) -> IpcFields:
         """Return the same fields for a file with an equal table, with errors of its own."""
         if self._all is not None:
             return self  # all are valid
-        fields = copy(self)  # with the same `_entries` and `_tables`
+        fields = copy(self)  # with the same `_fields` and `tables`
         fields._table, fields._errors = table, {}
         return fields
 
-    def get_entry(self, index: int) -> FieldEntry:
-        """Return one field and its dictionaries, in the order of a walk over its array."""
-        entry = self._entries.get(index)
-        if entry is None:
-            entry = self._entries.setdefault(index, self._read_entry(index))
-        return entry
+    def with_dictionaries_at(self, index: int) -> FieldWithDictionaries:
+        """Return one field and its dictionaries."""
+        field = self._fields.get(index)
+        if field is None:
+            field = self._fields.setdefault(index, self._read_field(index))
+        return field
 
-    def _read_entry(self, index: int) -> FieldEntry:
+    def _read_field(self, index: int) -> FieldWithDictionaries:
         error = self._errors.get(index)
         if error is None:
             assert self._table is not None
@@ -95,38 +101,30 @@ class IpcFields(LazyFields):
                 error = self._errors[index] = copy(problem)  # without its traceback
         raise copy(error)
 
-    def all_entries(self) -> tuple[FieldEntry, ...]:
+    def all_with_dictionaries(self) -> tuple[FieldWithDictionaries, ...]:
         """Return all fields and their dictionaries."""
         if self._all is None:
-            self._all = tuple(map(self.get_entry, range(len(self))))
+            self._all = tuple(map(self.with_dictionaries_at, range(len(self))))
         return self._all
-
-    def header_entry_counts(self) -> HeaderEntryCounts:
-        """Return nodes, buffers and variadic counts of each field, shape (fields, 3); -1 if unknown until the
-        field is read.
-        """
-        return np.full((len(self), 3), -1, np.int64) if self._tables is None else self._tables.header_entry_counts
 
     @cached_property
     def names(self) -> list[str]:
-        names = None if self._tables is None else self._tables.names()
+        names = None if self.tables is None else self.tables.names()
         return [field.name for field in self.all_fields()] if names is None else names
 
     def indices_of(self, name: str) -> list[int]:
-        indices = None if self._tables is None else self._tables.indices_of(name.encode(errors="surrogatepass"))
-        if indices is None:
-            return [index for index, other in enumerate(self.names) if other == name]
-        return [int(index) for index in indices]
+        indices = None if self.tables is None else self.tables.indices_of(name.encode(errors="surrogatepass"))
+        return [index for index, other in enumerate(self.names) if other == name] if indices is None else indices
 
     def field_at(self, index: int) -> Field:
-        return self.get_entry(index)[0]
+        return self.with_dictionaries_at(index)[0]
 
     def all_fields(self) -> tuple[Field, ...]:
         return self._all_fields
 
     @cached_property
     def _all_fields(self) -> tuple[Field, ...]:
-        return tuple(field for field, _ in self.all_entries())
+        return tuple(field for field, _ in self.all_with_dictionaries())
 
 
 class IpcSchema:
@@ -153,12 +151,15 @@ class IpcSchema:
         Raises `InvalidDataError` for an unknown byte order, malformed custom metadata and fields that are absent or
         can't be located.
         """
-        if not table.locate_slot("fields"):  # else damaged data would look like data without columns
-            raise InvalidDataError(f"{table.flatbuffer.location}: the schema has no list of fields")
-        is_big_endian, pairs = _is_big_endian(table), read_custom_metadata(table)
+        endianness: int = table["endianness"]
+        if endianness not in (LITTLE_ENDIAN, BIG_ENDIAN):
+            raise InvalidDataError(
+                f"{table.flatbuffer.location}: endianness {endianness} is neither little (0) nor big (1)"
+            )
+        pairs = read_custom_metadata(table)
         _ = table["features"]  # not needed for reading, but copied with the schema
         fields = IpcFields.from_table(table, limits.max_nesting)
-        return cls(Schema(fields, pairs), fields, is_big_endian, limits)
+        return cls(Schema(fields, pairs), fields, endianness == BIG_ENDIAN, limits)
 
     @classmethod
     def of_dictionary_values(
@@ -181,7 +182,7 @@ class IpcSchema:
     @property
     def dictionaries(self) -> tuple[tuple[DictionaryDeclaration, ...], ...]:
         """The dictionaries of each field, in the order of a walk over its array."""
-        return tuple(declarations for _, declarations in self.fields.all_entries())
+        return tuple(declarations for _, declarations in self.fields.all_with_dictionaries())
 
     @cached_property
     def dictionaries_by_id(self) -> dict[int, DictionaryDeclaration]:
@@ -211,16 +212,6 @@ def walk_declarations(declarations: Iterable[DictionaryDeclaration]) -> Iterator
     for declaration in declarations:
         yield declaration
         yield from walk_declarations(declaration.nested)
-
-
-def _is_big_endian(table: FlatTable) -> bool:
-    """Whether the data of a `Schema` table is big-endian; raises `InvalidDataError` for an unknown order."""
-    endianness: int = table["endianness"]
-    if endianness not in (LITTLE_ENDIAN, BIG_ENDIAN):
-        raise InvalidDataError(
-            f"{table.flatbuffer.location}: endianness {endianness} is neither little (0) nor big (1)"
-        )
-    return endianness == BIG_ENDIAN
 
 
 def create_schema_record(schema: Schema, ids: Iterable[int] | None = None) -> tuple[dict[str, Any], IpcSchema]:
@@ -281,14 +272,12 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
         self.is_version_4 = is_version_4
         self._fields = fields
         self._columns: list[ColumnPositions | None] = [None] * len(fields)
-        counts = fields.header_entry_counts()
-        unknown = np.flatnonzero(counts[:, 0] < 0).tolist()
-        if unknown:
-            counts = counts.copy()
-        for index in unknown:
-            counts[index] = self._count_nodes_and_buffers(layout_of(fields.field_at(index).type))
-        self._starts = np.zeros((len(fields) + 1, 3), np.int64)
-        np.cumsum(counts, axis=0, out=self._starts[1:])
+        counts = np.full((len(fields), 3), -1, np.int64) if fields.tables is None else fields.tables.header_entry_counts
+        self._starts = np.zeros((len(counts) + 1, 3), np.int64)
+        self._starts[1:] = counts
+        for index in np.flatnonzero(counts[:, 0] < 0).tolist():
+            self._starts[index + 1] = self._count_header_entries(fields.with_dictionaries_at(index)[0].type)
+        np.cumsum(self._starts, axis=0, out=self._starts)
         self.node_count, self.buffer_count, self.variadic_count = self._starts[-1].tolist()
 
     def __len__(self) -> int:
@@ -307,11 +296,11 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
         return column
 
     def _create_positions_of_column(self, index: int) -> ColumnPositions:
-        field, dictionaries = self._fields.get_entry(index)
+        field, dictionaries = self._fields.with_dictionaries_at(index)
         layout = layout_of(field.type)
-        start, stop = self._starts[index].tolist(), self._starts[index + 1].tolist()
-        nodes, buffers, variadic = (end - begin for begin, end in zip(start, stop, strict=True))
-        if (nodes, buffers, variadic) != self._count_nodes_and_buffers(layout):
+        (first_node, first_buffer, first_variadic), stops = self._starts[index : index + 2].tolist()
+        nodes, buffers, variadic = stops[0] - first_node, stops[1] - first_buffer, stops[2] - first_variadic
+        if (nodes, buffers, variadic) != self._count_header_entries(field.type):
             raise InvalidDataError(
                 f"field {field.name!r}: the layout of {field.type} does not match the storage type in the schema"
             )
@@ -319,28 +308,30 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
             field.name,
             layout,
             dictionaries,
-            start[0],
+            first_node,
             nodes,
-            start[1],
+            first_buffer,
             buffers,
-            start[2],
+            first_variadic,
             variadic,
             nodes == 1 and buffers in (2, 3) and not variadic and not dictionaries and layout.has_validity,
             struct.Struct(f"<{2 * nodes}q"),
             struct.Struct(f"<{2 * buffers}q"),
         )
 
-    def _count_nodes_and_buffers(self, layout: Layout) -> tuple[int, int, int]:
-        child_counts = [self._count_nodes_and_buffers(child) for child in layout.children]
-        return (
-            1 + sum(nodes for nodes, _, _ in child_counts),
-            self.count_buffers_without_children(layout) + sum(buffers for _, buffers, _ in child_counts),
-            int(layout.VARIADIC) + sum(variadic for _, _, variadic in child_counts),
-        )
-
-    def count_buffers_without_children(self, layout: Layout) -> int:
-        """Return the number of a layout's declared buffers in a body, without its children's."""
-        return len(layout.buffers) + self.has_extra_validity(layout)
+    def _count_header_entries(self, data_type: DataType) -> tuple[int, int, int]:
+        """Return the number of nodes, buffers and variadic counts of a field of a type, children included."""
+        counts = counts_of_childless_types().get(type(data_type))
+        if counts is not None:
+            return counts
+        layout = layout_of(data_type)
+        nodes, buffers, variadic = 1, len(layout.buffers), int(layout.VARIADIC)
+        if self.is_version_4:
+            buffers += has_legacy_validity(layout)
+        for child in layout.children:
+            child_nodes, child_buffers, child_variadic = self._count_header_entries(child.type)
+            nodes, buffers, variadic = nodes + child_nodes, buffers + child_buffers, variadic + child_variadic
+        return nodes, buffers, variadic
 
     def has_extra_validity(self, layout: Layout) -> bool:
         """Whether the body has the validity buffer that metadata version 4 required for all layouts but null."""
@@ -358,24 +349,17 @@ class ColumnSelection:
     `indices` are their indices in the whole schema, None for all. Raises `NotFoundError` for an unknown column.
     """
 
-    __slots__ = ("_column_positions", "_schema", "indices", "ipc_schema")
-
     def __init__(self, ipc_schema: IpcSchema, columns: Sequence[str | int] | None) -> None:
         self.ipc_schema = ipc_schema
         if isinstance(columns, str | int):
             raise InvalidArgumentError(f"columns is a list of names or indices, not {columns!r}: write [{columns!r}]")
         self.indices = None if columns is None else tuple(ipc_schema.schema.resolve_indices(columns))
-        self._schema: Schema | None = None
         self._column_positions: dict[int, tuple[BatchColumnPositions, Sequence[ColumnPositions]]] = {}
 
-    @property
+    @cached_property
     def schema(self) -> Schema:
         """The schema of the selected columns; fields are decoded on access."""
-        if self._schema is None:
-            self._schema = (
-                self.ipc_schema.schema if self.indices is None else self.ipc_schema.schema.select(self.indices)
-            )
-        return self._schema
+        return self.ipc_schema.schema if self.indices is None else self.ipc_schema.schema.select(self.indices)
 
     def get_selected_column_positions(self, version: int) -> tuple[BatchColumnPositions, Sequence[ColumnPositions]]:
         """The positions of all columns in batches of a metadata version, and of the selected columns."""

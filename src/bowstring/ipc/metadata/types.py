@@ -33,20 +33,18 @@ def read_type(field: FlatTable, children: Sequence[Field]) -> DataType:
     table = field["type"]
     if table is None:
         raise InvalidDataError(f"{field.flatbuffer.location}: a field has no type")
-    type_spec = TYPE_SPECS_BY_NAME[table.spec.name]
-    return type_spec.create_type(children, [_read_parameter(table, parameter) for parameter in type_spec.parameters])
-
-
-def _read_parameter(table: FlatTable, parameter: TypeParameter) -> Any:
-    value, value_type = table[parameter.name], parameter.value_type
-    if isinstance(value_type, Enumeration):
-        choices = tuple(value_type.values.values())
-        if not 0 <= value < len(choices):
-            raise InvalidDataError(f"{value_type.label} {value} is out of range: there are {len(choices)}")
-        return choices[value]
-    if value_type is list:
-        return value.tolist() if table.locate_slot(parameter.name) else None
-    return value
+    type_spec, values = TYPE_SPECS_BY_NAME[table.spec.name], []
+    for parameter in type_spec.parameters:
+        value, value_type = table[parameter.name], parameter.value_type
+        if isinstance(value_type, Enumeration):
+            choices = tuple(value_type.values.values())
+            if not 0 <= value < len(choices):
+                raise InvalidDataError(f"{value_type.label} {value} is out of range: there are {len(choices)}")
+            value = choices[value]
+        elif value_type is list:
+            value = value.tolist() if table.locate_slot(parameter.name) else None
+        values.append(value)
+    return type_spec.create_type(children, values)
 
 
 def create_type_record(type_: DataType) -> UnionValue | None:

@@ -17,7 +17,7 @@ from bowstring.errors import InvalidDataError, UnsupportedError, prefix_errors
 from bowstring.ipc.message import format_location
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import BatchHeader
-from bowstring.ipc.metadata.schema import BatchColumnPositions, ColumnPositions
+from bowstring.ipc.metadata.schema import BatchColumnPositions, ColumnPositions, ColumnSelection
 from bowstring.ipc.record_batch.byte_order import swap_byte_order
 from bowstring.ipc.record_batch.compression import BodyDecompressor, DecompressionJob, decompress_buffers
 from bowstring.ipc.record_batch.legacy_unions import move_nulls_to_children
@@ -83,7 +83,7 @@ class BatchColumns(Sequence[Array]):
         self.variadic = header.check(positions, body.size, location)
         self.positions = positions
         self.header = header
-        self._set_location(body)
+        self.body = body
         self.dictionaries = dictionaries
         self.location = location
         self._selected_columns: Sequence[ColumnPositions] = positions if selected_columns is None else selected_columns
@@ -93,10 +93,6 @@ class BatchColumns(Sequence[Array]):
         self._linked_batches: Sequence[ReferenceType[BatchColumns]] = ()
         if header.template.compression is not None:
             self._decompressor = BodyDecompressor(header.template.compression, header.body_bytes, positions.limits)
-
-    def _set_location(self, body: BodyLocation) -> None:
-        """Set the location of the body."""
-        self.body = body
 
     @property
     def is_local_and_complete(self) -> bool:
@@ -228,6 +224,23 @@ class BatchColumns(Sequence[Array]):
     def _describe_column(self, column: ColumnPositions) -> str:
         """Return the name of a column in errors."""
         return f"{format_location(self.location)}, column {column.name!r}"
+
+
+def create_batch(
+    selection: ColumnSelection,
+    header: BatchHeader,
+    body: BodyLocation,
+    dictionaries: DictionaryLookup,
+    location: tuple[object, ...],
+    columns_type: type[BatchColumns] = BatchColumns,
+) -> RecordBatch:
+    """Return a record batch whose selected columns are created on access. Raises `InvalidDataError` if the header does
+    not match the schema or the body.
+    """
+    template = header.template
+    positions, selected_columns = selection.get_selected_column_positions(template.version)
+    columns = columns_type(positions, header, body, dictionaries, location, selected_columns)
+    return RecordBatch.from_lazy_columns(selection.schema, header.length, columns, template.pairs)
 
 
 def link_for_decompression(batches: Iterable[RecordBatch]) -> None:

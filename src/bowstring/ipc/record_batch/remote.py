@@ -16,7 +16,7 @@ from bowstring.errors import InvalidDataError
 from bowstring.io.byte_ranges import FetchedRanges, Span
 from bowstring.io.range_source import MAX_ROUND_BYTES, LazyRangeBytes, RangeSource
 from bowstring.ipc.metadata.header import BatchHeader, HeaderTemplate
-from bowstring.ipc.metadata.schema import ColumnPositions
+from bowstring.ipc.metadata.schema import BatchColumnPositions, ColumnPositions
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation
 from bowstring.memory.buffer import EMPTY, Buffer
 
@@ -81,8 +81,8 @@ class RemoteColumns(BatchColumns):
         "source",
     )
 
-    def _set_location(self, body: BodyLocation) -> None:
-        super()._set_location(body)
+    def __init__(self, positions: BatchColumnPositions, header: BatchHeader, body: BodyLocation, *args: Any) -> None:
+        super().__init__(positions, header, body, *args)
         assert isinstance(body, RemoteBody)
         self.source = body.source
         self._fetched: dict[int, FetchedRanges] = {}

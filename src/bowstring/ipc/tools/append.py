@@ -176,7 +176,7 @@ class _ExistingFile:
         messages = reader.messages
         for kind, block_list in messages.block_lists.items():
             blocks = [messages.get_block(kind, index) for index in range(block_list.count)]
-            if any(block[0] < start or not messages.reader.is_valid_block(block, footer_offset) for block in blocks):
+            if any(block[0] < start or not messages.is_valid_block(block) for block in blocks):
                 raise InvalidDataError(f"{source.name}: footer: a block of {kind} is outside the file")
             self.end = max([self.end, *(sum(block) for block in blocks)])
             self.blocks[kind] = blocks

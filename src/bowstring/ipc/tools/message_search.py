@@ -189,16 +189,16 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
         stop = self.find_marker(offset)
         raw = self._source.read_at(offset, min(stop - offset, self._headers.limits.max_metadata_bytes))
         try:
-            header = self._read_header(raw, 0, ("message at byte", offset))
+            header = self._read_header(raw, ("message at byte", offset))
         except InvalidDataError:
             return None
         return None if isinstance(header, BatchHeader) else Message(header, offset, 0, stop - offset, 0)
 
-    def _read_header(self, raw: bytes, flatbuffer_offset: int, location: MessageLocation) -> BatchHeader | FlatTable:
+    def _read_header(self, raw: bytes, location: MessageLocation) -> BatchHeader | FlatTable:
         self._remaining_bytes -= len(raw)
         if self._remaining_bytes < 0:
             raise LimitError(f"{format_location(location)}: too many invalid messages: search abandoned")
-        return self._headers.read(raw, flatbuffer_offset, location)
+        return self._headers.read(raw, location)
 
     def find_marker(self, offset: int) -> int:
         """Return the offset of the next marker from `offset` on, the size of the source if there is none."""

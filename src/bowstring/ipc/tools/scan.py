@@ -30,9 +30,9 @@ from bowstring.ipc.message import (
     Message,
     MessageLocation,
     MessageReader,
+    check_body_limit,
     format_location,
     parse_first_message_prefix,
-    read_message_at,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
@@ -137,7 +137,7 @@ class MessageWalk(Generic[Header]):
         self,
         source: RandomAccessSource,
         limits: ReadLimits,
-        read_header: Callable[[Any, int, MessageLocation], Header],
+        read_header: Callable[[bytes, MessageLocation], Header],
     ) -> None:
         self._source = source
         self._messages = MessageReader(source.name, limits, read_header, is_seekable=True)
@@ -148,7 +148,7 @@ class MessageWalk(Generic[Header]):
         Raises `InvalidDataError` if there is none.
         """
         self._messages.seek(offset)
-        return read_message_at(self._messages, self._source.read_at, self._source.size if stop is None else stop)
+        return self._messages.read(self._source.read_at, self._source.size if stop is None else stop)
 
 
 class HeaderPrefetch:
@@ -297,7 +297,7 @@ class StreamScan(SequentialReader[BatchHeader | FlatTable, BatchMessage]):
     def _read_or_skip_body(self, message: Message[Any]) -> Buffer | None:
         if self._keeps_bodies:
             return self._read_body(message)
-        self._messages.check_body_limit(message.offset, message.body_bytes)
+        check_body_limit(self.name, message.offset, message.body_bytes, self._limits)
         self._messages.check_body_is_complete(message, _skip_bytes(self._source, message.body_bytes))
         return None
 
