@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.memory import descriptors
 from bowstring.memory.descriptors import preallocate
 
-NEEDS_FALLOCATE = pytest.mark.skipif(descriptors._load_fallocate() is None, reason="requires fallocate")
 
-
-@NEEDS_FALLOCATE
 def test_blocks_are_allocated_before_the_first_write(tmp_path: Path) -> None:
     with open(tmp_path / "file", "wb") as file:
         if not preallocate(file.fileno(), 0, 1 << 22):
@@ -34,13 +30,6 @@ def test_a_failed_reservation_returns_false(tmp_path: Path) -> None:
         os.close(write)
     with open(tmp_path / "file", "wb") as file:
         assert not preallocate(file.fileno(), (1 << 63) - (1 << 20), 1 << 19)
-        assert os.fstat(file.fileno()).st_size == 0
-
-
-def test_preallocate_does_nothing_without_fallocate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(descriptors, "_load_fallocate", lambda: None)
-    with open(tmp_path / "file", "wb") as file:
-        assert not preallocate(file.fileno(), 0, 4096)
         assert os.fstat(file.fileno()).st_size == 0
 
 
