@@ -115,7 +115,7 @@ def test_files_of_a_manifest_are_read_once_unless_they_were_replaced(
         return open_path(path, *arguments)
 
     monkeypatch.setattr(Path, "open", open_and_count)
-    monkeypatch.setattr("bowstring.datasets.manifest._recent_records", {})  # a full one is cleared at any time
+    monkeypatch.setattr("bowstring.datasets.manifest._recent_manifests", {})  # a full one is cleared at any time
     current = manifest(1, "f1")
     for number in range(2, 60):
         assert try_create_manifest(tmp_path, current)

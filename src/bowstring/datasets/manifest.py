@@ -115,18 +115,14 @@ class Manifest:
 
     def append(self, entries: Iterable[ManifestEntry], batch: QueryBatch | None = None) -> Manifest:
         """Return the next manifest, with more files."""
-        number = self.sequence_number + 1
-        added = _set_commit(entries, number)
-        base: int | None = self.sequence_number if self.base is None else self.base
-        if base is not None and number - base >= MAX_ADDITIONS:
-            base = None
-        return replace(
-            self,
-            sequence_number=number,
+        added = self._set_commit(entries)
+        base = self.sequence_number if self.base is None else self.base
+        is_complete = self.sequence_number + 1 - base >= MAX_ADDITIONS
+        return self._create_next(
+            batch,
             entries=(*self.entries, *added),
-            stream_batches=_add_batch(self.stream_batches, batch),
-            base=base,
-            num_added=0 if base is None else len(added),
+            base=None if is_complete else base,
+            num_added=0 if is_complete else len(added),
         )
 
     def replace_all(
@@ -137,27 +133,26 @@ class Manifest:
         partition_schema: dict[str, Any] | None = None,
     ) -> Manifest:
         """Return the next manifest, with other files."""
-        number = self.sequence_number + 1
-        batches = _add_batch(self.stream_batches, batch)
-        added = _set_commit(entries, number)
-        return Manifest(number, schema, added, number, batches, partition_schema=partition_schema)
+        added = self._set_commit(entries)
+        return self._begin_generation(batch, schema=schema, entries=added, partition_schema=partition_schema)
 
     def replace_partitions(self, entries: Iterable[ManifestEntry], batch: QueryBatch | None = None) -> Manifest:
         """Return the next manifest, in which these files are all the files of their partitions."""
-        number = self.sequence_number + 1
-        added = _set_commit(entries, number)
+        added = self._set_commit(entries)
         partitions = {entry.partition for entry in added}
-        others = tuple(entry for entry in self.entries if entry.partition not in partitions)
-        batches = _add_batch(self.stream_batches, batch)
-        return Manifest(number, self.schema, (*others, *added), number, batches, partition_schema=self.partition_schema)
+        others = (entry for entry in self.entries if entry.partition not in partitions)
+        return self._begin_generation(batch, entries=(*others, *added))
 
+    def _set_commit(self, entries: Iterable[ManifestEntry]) -> tuple[ManifestEntry, ...]:
+        """Return entries as the next manifest adds them."""
+        return tuple(replace(entry, commit=self.sequence_number + 1) for entry in entries)
 
-def _set_commit(entries: Iterable[ManifestEntry], number: int) -> tuple[ManifestEntry, ...]:
-    return tuple(replace(entry, commit=number) for entry in entries)
+    def _begin_generation(self, batch: QueryBatch | None, **changes: Any) -> Manifest:
+        return self._create_next(batch, generation=self.sequence_number + 1, base=None, num_added=0, **changes)
 
-
-def _add_batch(batches: Mapping[str, int], batch: QueryBatch | None) -> Mapping[str, int]:
-    return batches if batch is None else {**batches, batch.query: batch.number}
+    def _create_next(self, batch: QueryBatch | None, **changes: Any) -> Manifest:
+        batches = self.stream_batches if batch is None else {**self.stream_batches, batch.query: batch.number}
+        return replace(self, sequence_number=self.sequence_number + 1, stream_batches=batches, **changes)
 
 
 def data_file_name(job: str, partition: int, attempt: int, index: int = 0) -> str:
@@ -207,7 +202,7 @@ def read_listed_names(folder: FolderPath) -> frozenset[str]:
     names: set[str] = set()
     for number in _list_sequence_numbers(folder):
         with contextlib.suppress(FileNotFoundError):
-            names.update(entry.name for entry in _read_records([_manifest_path(folder, number)])[0].files)
+            names.update(entry.name for entry in _read_files([_manifest_path(folder, number)])[0].entries)
     return frozenset(names)
 
 
@@ -235,7 +230,7 @@ def remove_old_manifests(folder: FolderPath) -> None:
     # Listed after the ages, so that a manifest created meanwhile is in this list and counts as recent.
     numbers = _list_sequence_numbers(folder)
     first_recent = next((n for n in numbers if not is_old.get(_manifest_path(folder, n).name, False)), numbers[-1])
-    base = _read_records([_manifest_path(folder, first_recent)])[0].base
+    base = _read_files([_manifest_path(folder, first_recent)])[0].base
     needed_names = {_manifest_path(folder, n).name for n in numbers if n >= (first_recent if base is None else base)}
     for name, is_removable in is_old.items():
         if is_removable and name not in needed_names and (_MANIFEST_FILE_NAME.fullmatch(name) or name.startswith(".")):
@@ -313,44 +308,23 @@ def _read_manifest(folder: FolderPath, number: int, listing: Mapping[str, Folder
         return as_folder(listing.get(path.name, path))
 
     path = find_path(number)
-    newest = _read_records([path])[0]
+    newest = _read_files([path])[0]
     if newest.base is None:
-        return _to_manifest(number, newest, newest, newest.files)
+        return newest
     if not number - MAX_ADDITIONS < newest.base < number:
         raise InvalidDataError(
             f"{path}: adds to manifest {newest.base}, which is not one of the {MAX_ADDITIONS} before"
         )
-    base, *additions = _read_records([find_path(each) for each in range(newest.base, number)])
+    base, *additions = _read_files([find_path(each) for each in range(newest.base, number)])
     if base.base is not None or any(addition.base != newest.base for addition in additions):
         raise InvalidDataError(f"{path}: the manifests from {newest.base} on do not add to that one")
-    files = [entry for record in (base, *additions, newest) for entry in record.files]
-    return _to_manifest(number, newest, base, files)
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """One file of a manifest."""
-
-    base: int | None
-    schema: dict[str, Any]
-    """Empty if the file adds to another manifest."""
-    files: tuple[ManifestEntry, ...]
-    generation: int
-    stream_batches: dict[str, int]
-    partition_schema: dict[str, Any] | None = None
-
-
-def _to_manifest(number: int, newest: _Record, base: _Record, files: Iterable[ManifestEntry]) -> Manifest:
-    num_added = 0 if newest.base is None else len(newest.files)
-    return Manifest(
-        number,
-        base.schema,
-        tuple(files),
-        base.generation,
-        newest.stream_batches,
-        newest.base,
-        num_added,
-        base.partition_schema,
+    entries = tuple(entry for manifest in (base, *additions, newest) for entry in manifest.entries)
+    return replace(
+        newest,
+        schema=base.schema,
+        entries=entries,
+        generation=base.generation,
+        partition_schema=base.partition_schema,
     )
 
 
@@ -379,24 +353,24 @@ def _to_file_record(entry: ManifestEntry) -> dict[str, Any]:
     return record
 
 
-def _read_records(paths: Sequence[FolderPath]) -> list[_Record]:
-    """Read files of manifests, except those that this process has just read: a commit and a stream's source need the
-    newest manifest several times, and a few files are new each time. Raises `FileNotFoundError`, `InvalidDataError`,
-    `LimitError`.
+def _read_files(paths: Sequence[FolderPath]) -> list[Manifest]:
+    """Read files of manifests, without those that they add to, except files that this process has just read: a commit
+    and a stream's source need the newest manifest several times, and a few files are new each time. Raises
+    `FileNotFoundError`, `InvalidDataError`, `LimitError`.
     """
     keys = [(path, _get_version(path)) for path in paths]
     # Looked up once, because another thread may clear the dictionary at any time.
-    records = {key: record for key in keys if (record := _recent_records.get(key)) is not None}
-    unread = [key for key in keys if key not in records]
+    manifests = {key: manifest for key in keys if (manifest := _recent_manifests.get(key)) is not None}
+    unread = [key for key in keys if key not in manifests]
     contents = read_files([path for path, _ in unread], MAX_MANIFEST_BYTES + 1)
-    records.update((key, _parse_record(key[0], content)) for key, content in zip(unread, contents, strict=True))
-    if len(_recent_records) > 2 * MAX_ADDITIONS:
-        _recent_records.clear()
-    _recent_records.update(records)
-    return [records[key] for key in keys]
+    manifests.update((key, _parse_manifest(key[0], content)) for key, content in zip(unread, contents, strict=True))
+    if len(_recent_manifests) > 2 * MAX_ADDITIONS:
+        _recent_manifests.clear()
+    _recent_manifests.update(manifests)
+    return [manifests[key] for key in keys]
 
 
-_recent_records: dict[tuple[FolderPath, tuple[object, ...]], _Record] = {}
+_recent_manifests: dict[tuple[FolderPath, tuple[object, ...]], Manifest] = {}
 
 
 def _get_version(path: FolderPath) -> tuple[object, ...]:
@@ -404,7 +378,8 @@ def _get_version(path: FolderPath) -> tuple[object, ...]:
     return status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
 
 
-def _parse_record(path: FolderPath, content: bytes) -> _Record:
+def _parse_manifest(path: FolderPath, content: bytes) -> Manifest:
+    """Return the manifest of one file; if it adds to another, only with its own files, without a schema."""
     if len(content) > MAX_MANIFEST_BYTES:
         raise LimitError(f"{path}: a manifest of more than {MAX_MANIFEST_BYTES} bytes")
     try:
@@ -426,12 +401,14 @@ def _parse_record(path: FolderPath, content: bytes) -> _Record:
             for entry in record["files"]
         )
         batches = {str(query): _parse_count(number) for query, number in record["stream_batches"].items()}
+        number = _parse_sequence_number(path.name)
         if "adds_to" in record:
-            return _Record(_parse_count(record["adds_to"]), {}, entries, 0, batches)
-        schema, partition_schema = _parse_schema(record["schema"]), None
-        if record.get("partition_schema") is not None:
-            partition_schema = _parse_schema(record["partition_schema"])
-        return _Record(None, schema, entries, _parse_count(record["generation"]), batches, partition_schema)
+            return Manifest(number, {}, entries, 0, batches, _parse_count(record["adds_to"]), len(entries))
+        schema, partition_schema = _parse_schema(record["schema"]), record.get("partition_schema")
+        if partition_schema is not None:
+            partition_schema = _parse_schema(partition_schema)
+        generation = _parse_count(record["generation"])
+        return Manifest(number, schema, entries, generation, batches, partition_schema=partition_schema)
     except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as problem:
         if isinstance(problem, InvalidDataError):
             raise

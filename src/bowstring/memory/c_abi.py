@@ -162,9 +162,10 @@ class ExportedStructBlock:
             fields[index] += base + strings_offset
 
 
-def _create_release_callback(struct_type: Any, release: int) -> Any:
-    """The release callback of schemas or arrays: both have their children and dictionary in the fields before
-    `release`.
+def _create_release_callback(struct_type: Any, release: int, *, has_children: bool) -> int:
+    """Return the address of the release callback of a structure, whose `private_data` is the field after `release`.
+
+    Schemas and arrays have their children and dictionary in the fields before.
     """
 
     # At interpreter exit even builtins are gone, so everything the function uses is bound as a default.
@@ -180,40 +181,19 @@ def _create_release_callback(struct_type: Any, release: int) -> Any:
         if not fields[release]:
             return
         objects = _private_data.pop(fields[release + 1], None)  # noqa: F841 - keeps the block until the end
-        children = fields[release - 2]
-        # Field 4 is `n_children` of both structures. A consumer may have moved a child away, which has no callback
-        # then.
-        for i in _range(fields[4]):
-            child = _int64.from_address(children + 8 * i).value
-            if child:
-                release_struct(child)
-        if fields[release - 1]:
-            release_struct(fields[release - 1])
+        if has_children:
+            children = fields[release - 2]
+            # Field 4 is `n_children` of both structures. A consumer may have moved a child away, which has no callback
+            # then.
+            for i in _range(fields[4]):
+                child = _int64.from_address(children + 8 * i).value
+                if child:
+                    release_struct(child)
+            if fields[release - 1]:
+                release_struct(fields[release - 1])
         fields[release] = 0
 
-    return make_callback(ReleaseFunction, release_struct)
-
-
-release_schema = _create_release_callback(SchemaStruct, SCHEMA_RELEASE)
-release_array = _create_release_callback(ArrayStruct, RELEASE)
-
-
-def _create_stream_release_callback(struct_type: Any, release: int) -> Any:
-    """The release callback of streams; `private_data` is the field after `release`."""
-
-    def release_stream(
-        address: int, _struct_type: Any = struct_type, _private_data: Any = private_data, _release: int = release
-    ) -> None:
-        fields = _struct_type.from_address(address)
-        if fields[_release]:
-            objects = _private_data.pop(fields[_release + 1], None)  # noqa: F841 - freed when this function returns
-            fields[_release] = 0
-
-    return make_callback(ReleaseFunction, release_stream)
-
-
-release_stream = _create_stream_release_callback(StreamStruct, STREAM_RELEASE)
-release_device_stream = _create_stream_release_callback(DeviceStreamStruct, DEVICE_STREAM_RELEASE)
+    return function_address(make_callback(ReleaseFunction, release_struct))
 
 
 def function_address(function: Any) -> int:
@@ -223,10 +203,10 @@ def function_address(function: Any) -> int:
     return address
 
 
-RELEASE_SCHEMA_ADDRESS = function_address(release_schema)
-RELEASE_ARRAY_ADDRESS = function_address(release_array)
-RELEASE_STREAM_ADDRESS = function_address(release_stream)
-RELEASE_DEVICE_STREAM_ADDRESS = function_address(release_device_stream)
+RELEASE_SCHEMA_ADDRESS = _create_release_callback(SchemaStruct, SCHEMA_RELEASE, has_children=True)
+RELEASE_ARRAY_ADDRESS = _create_release_callback(ArrayStruct, RELEASE, has_children=True)
+RELEASE_STREAM_ADDRESS = _create_release_callback(StreamStruct, STREAM_RELEASE, has_children=False)
+RELEASE_DEVICE_STREAM_ADDRESS = _create_release_callback(DeviceStreamStruct, DEVICE_STREAM_RELEASE, has_children=False)
 
 
 # Capsules

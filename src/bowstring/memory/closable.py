@@ -38,8 +38,7 @@ def call_in_forked_children(function: Callable[[_Owner], object], owners: Iterab
         if errors:
             raise ExceptionGroup("in a forked child", errors)
 
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=call_for_all)
+    os.register_at_fork(after_in_child=call_for_all)
 
 
 def warn_unclosed(owner: object, message: str) -> None:

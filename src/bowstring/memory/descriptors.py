@@ -26,17 +26,14 @@ from bowstring.errors import (
     translate_os_error,
 )
 
-# The numbers of linux/fcntl.h and linux/memfd.h: Python 3.11 lacks some, and other platforms lack all of them.
-_F_ADD_SEALS, _F_GET_SEALS = 1033, 1034
-# Numbers of Linux (fcntl.h), which Python's `fcntl` has only in part.
-_SEAL_SEAL, _SEAL_SHRINK, _SEAL_GROW, _SEAL_WRITE, _SEAL_FUTURE_WRITE = 1, 2, 4, 8, 16
+# Of linux/fcntl.h and linux/memfd.h, which Python 3.11 lacks.
+_SEAL_FUTURE_WRITE, _MFD_NOEXEC_SEAL = 16, 8
 # Growing is harmless to readers, which map a fixed size: `F_SEAL_GROW` is set, but not required of others.
-_NEEDED_SEALS = _SEAL_SHRINK | _SEAL_WRITE
-_ALL_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_WRITE
+_NEEDED_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_WRITE
+_FIXED_SIZE_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
+_ALL_SEALS = _FIXED_SIZE_SEALS | fcntl.F_SEAL_WRITE
 # `F_SEAL_FUTURE_WRITE` keeps the arena's own mapping writable and rejects later ones, by any descriptor.
-_ARENA_SEALS = _SEAL_SEAL | _SEAL_SHRINK | _SEAL_GROW | _SEAL_FUTURE_WRITE
-# Numbers of Linux (memfd.h), which Python's `os` has only in part.
-_MFD_CLOEXEC, _MFD_ALLOW_SEALING, _MFD_NOEXEC_SEAL = 1, 2, 8
+_ARENA_SEALS = _FIXED_SIZE_SEALS | _SEAL_FUTURE_WRITE
 
 # ENOSYS and EPERM are what seccomp filters return for a system call that a container may not make.
 _SHORTAGES = {
@@ -61,11 +58,11 @@ def new_memfd(name: str) -> int:
     label = f"bowstring:{name}"[:200].replace("\0", "")
     with translate_shortage_errors("create", name):
         try:
-            descriptor = os.memfd_create(label, _MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
+            descriptor = os.memfd_create(label, os.MFD_CLOEXEC | _MFD_NOEXEC_SEAL)
         except OSError as error:  # kernels before 6.3 reject the flag
             if error.errno != errno.EINVAL:
                 raise
-            descriptor = os.memfd_create(label, _MFD_CLOEXEC | _MFD_ALLOW_SEALING)
+            descriptor = os.memfd_create(label, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # All may write by default: another user who receives a descriptor could set the time of modification, which
         # `bowstring.sharing.share` compares.
         os.fchmod(descriptor, 0o600)
@@ -83,7 +80,7 @@ def seal(descriptor: int, name: str) -> tuple[int, int]:
     except FileNotFoundError:  # no /proc: the seals alone keep writers out
         reader = os.dup(descriptor)
     try:
-        fcntl.fcntl(descriptor, _F_ADD_SEALS, _ALL_SEALS)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
         return reader, os.fstat(descriptor).st_size
     except OSError as error:
         os.close(reader)
@@ -100,7 +97,7 @@ def reopen_read_only(descriptor: int, name: str) -> int:
 
 def seal_for_arena(descriptor: int) -> None:
     """Seal a memfd permanently, except that existing mappings can still write it. Raises `OSError`."""
-    fcntl.fcntl(descriptor, _F_ADD_SEALS, _ARENA_SEALS)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ARENA_SEALS)
 
 
 def is_sealed(seals: int | None) -> bool:
@@ -110,7 +107,7 @@ def is_sealed(seals: int | None) -> bool:
 
 def has_arena_seals(seals: int | None) -> bool:
     """Whether the seals of a memfd prevent shrinking, and writing except by an arena's mapping."""
-    return (seals or 0) & (_ARENA_SEALS | _SEAL_WRITE) == _ARENA_SEALS
+    return (seals or 0) & (_ARENA_SEALS | fcntl.F_SEAL_WRITE) == _ARENA_SEALS
 
 
 def lock_for_reading(descriptor: int, name: str) -> None:
@@ -169,10 +166,10 @@ def read_seals(descriptor: int, status: os.stat_result) -> int | None:
     if status.st_nlink:
         return None
     try:
-        seals = fcntl.fcntl(descriptor, _F_GET_SEALS)
+        seals = fcntl.fcntl(descriptor, fcntl.F_GET_SEALS)
     except OSError:
         return None
-    return None if seals == _SEAL_SEAL else seals
+    return None if seals == fcntl.F_SEAL_SEAL else seals
 
 
 def map_read_only(descriptor: int, size_bytes: int, name: str) -> memoryview:
@@ -199,8 +196,6 @@ def map_file(descriptor: int, size_bytes: int) -> mmap.mmap:
 
     The mapping ends with its last view, like any `mmap.mmap`. The file must not be shorter. Raises `OSError`.
     """
-    if sys.platform == "win32":
-        return mmap.mmap(descriptor, size_bytes, access=mmap.ACCESS_READ)
     if sys.version_info >= (3, 13):
         return mmap.mmap(descriptor, size_bytes, mmap.MAP_PRIVATE, mmap.PROT_READ, trackfd=False)
     # mmap.mmap duplicates a file's descriptor. So create an anonymous mapping and replace its pages with the file's.

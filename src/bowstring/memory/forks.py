@@ -21,5 +21,4 @@ def _replace_token() -> None:
     _token = object()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_replace_token)
+os.register_at_fork(after_in_child=_replace_token)

@@ -24,10 +24,6 @@ POOLED_BYTES = 8 << 20
 MAX_UNUSED_BYTES = 1 << 30
 """Maximum unused memory of a process. The kernel takes it back when it is short of memory."""
 
-_FLAGS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
-_MADV_HUGEPAGE: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
-_MADV_FREE: int | None = getattr(mmap, "MADV_FREE", None)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _PooledMapping:
@@ -42,20 +38,19 @@ class _PooledMapping:
     def allocate(cls, size_bytes: int) -> _PooledMapping:
         """Create a mapping. Raises `MemoryError`."""
         try:
-            mapping = mmap.mmap(-1, size_bytes + LARGE_PAGE_BYTES, **_FLAGS)
+            mapping = mmap.mmap(-1, size_bytes + LARGE_PAGE_BYTES, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
         except (OSError, OverflowError):
             raise MemoryError(f"no memory for {size_bytes} bytes") from None
         whole = np.frombuffer(mapping, UINT8)
         start = -whole.__array_interface__["data"][0] % LARGE_PAGE_BYTES
         region = cls(mapping, start, size_bytes, whole[start : start + size_bytes].__array_interface__)
-        region.advise(_MADV_HUGEPAGE)
+        region.advise(mmap.MADV_HUGEPAGE)
         return region
 
-    def advise(self, advice: int | None) -> None:
-        """Call madvise if the platform supports it."""
-        if advice is not None:
-            with suppress(OSError):
-                self.mapping.madvise(advice, self.start, self.size_bytes)
+    def advise(self, advice: int) -> None:
+        """Call madvise; a kernel without the advice ignores it."""
+        with suppress(OSError):
+            self.mapping.madvise(advice, self.start, self.size_bytes)
 
 
 class _PooledArrayOwner:
@@ -82,9 +77,8 @@ class MappingPool:
     def __init__(self, max_unused_bytes: int = MAX_UNUSED_BYTES) -> None:
         self._max_unused_bytes = max_unused_bytes
         self._reset()
-        if hasattr(os, "register_at_fork"):
-            # The pages would be copied when the child writes them, and another thread may have had the lock.
-            os.register_at_fork(after_in_child=self._reset)
+        # The pages would be copied when the child writes them, and another thread may have had the lock.
+        os.register_at_fork(after_in_child=self._reset)
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
@@ -131,7 +125,7 @@ class MappingPool:
         try:
             # Free for the kernel to take, but without page faults if it does not: MADV_DONTNEED would drop the pages at
             # once.
-            pooled.advise(_MADV_FREE)
+            pooled.advise(mmap.MADV_FREE)
             self._unused.append(pooled)
             unused_bytes = self.unused_bytes
             while unused_bytes > self._max_unused_bytes:

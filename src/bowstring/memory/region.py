@@ -18,7 +18,7 @@ A `Region` is a range of bytes behind a descriptor, either
 A received memfd is rejected unless it is sealed against writing and shrinking, with all pages allocated: reading a
 hole allocates memory, and a shortage at that moment is also a SIGBUS.
 
-Without memfd_create (anything but Linux) creating a region raises `ResourceError`; mapping files works.
+Without memfd_create, which a container may lack, creating a region raises `ResourceError`; mapping files works.
 """
 
 from __future__ import annotations

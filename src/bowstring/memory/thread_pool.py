@@ -10,6 +10,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from bowstring.errors import ResourceError
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 # than a thread's share even out items of different cost.
 _CHUNK_BYTES = 1 << 18
 # Copies exhaust the memory's bandwidth with fewer threads, and every process of a host has a pool of its own.
-_MAX_THREADS = 16
+_NUM_THREADS = min(os.cpu_count() or 1, 16)
 # Four chunks: for less, waking threads takes about as long as they save.
 _MIN_PARALLEL_BYTES = 1 << 20
 
@@ -42,13 +43,14 @@ def map_in_threads(
         if len(items) > 1 and sum(sizes_bytes) >= _MIN_PARALLEL_BYTES
         else []
     )
-    pool = _thread_pool.executor() if len(groups) > 1 else None
-    if pool is None:
+    if len(groups) < 2:
         return [function(item) for item in items]
     calls = _Calls(lambda group: [function(item) for item in group], groups)
     helpers: list[Future[None]] = []
-    with suppress(RuntimeError):  # no memory for a thread, or the interpreter is shutting down
-        helpers.extend(pool.submit(calls.run) for _ in range(min(_num_threads(), len(groups)) - 1))
+    # No memory for a thread; or the interpreter is shutting down, and can't import the pool any more.
+    with suppress(RuntimeError):
+        if (pool := _thread_pool()) is not None:
+            helpers.extend(pool.submit(calls.run) for _ in range(min(_NUM_THREADS, len(groups)) - 1))
     calls.run()
     for helper in helpers:
         if not helper.cancel():
@@ -129,35 +131,15 @@ def group_by_size(items: Sequence[_Item], sizes_bytes: Sequence[int], min_bytes:
     return groups
 
 
-def _num_threads() -> int:
-    return min(os.cpu_count() or 1, _MAX_THREADS)
+@cache
+def _thread_pool() -> ThreadPoolExecutor | None:
+    """Return the thread pool of this process, started on first use; None without a second processor."""
+    if _NUM_THREADS < 2:
+        return None
+    from concurrent.futures import ThreadPoolExecutor  # slow to import
+
+    return ThreadPoolExecutor(_NUM_THREADS - 1, "bowstring")
 
 
-class _ThreadPool:
-    """The thread pool of this process, started on first use."""
-
-    def __init__(self) -> None:
-        self.reset()
-        if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self.reset)
-
-    def reset(self) -> None:
-        """Drop the pool: a forked child does not inherit its parent's threads."""
-        self._lock = threading.Lock()
-        self._pool: ThreadPoolExecutor | None = None
-
-    def executor(self) -> ThreadPoolExecutor | None:
-        if _num_threads() < 2:
-            return None
-        try:
-            from concurrent.futures import ThreadPoolExecutor  # slow to import
-        except RuntimeError:
-            return None  # the interpreter is shutting down: it can't be imported any more
-
-        with self._lock:
-            if self._pool is None:
-                self._pool = ThreadPoolExecutor(_num_threads() - 1, "bowstring")
-            return self._pool
-
-
-_thread_pool = _ThreadPool()
+# A forked child does not inherit its parent's threads.
+os.register_at_fork(after_in_child=_thread_pool.cache_clear)
