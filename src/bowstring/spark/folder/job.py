@@ -36,6 +36,7 @@ from bowstring.errors import (
     MissingFileError,
     ResourceError,
     UnmetRequirementError,
+    prefix_errors,
     translate_os_error,
 )
 from bowstring.io.local_path import as_folder
@@ -223,8 +224,10 @@ class FolderJob:
             staging.take_over(folder, self.id)
             written: dict[FolderPath, FolderPath] = {path: path for path in staging.list_staged_files(folder, self.id)}
             for entry in entries:
+                # A path that was just listed has its size, which another request to a store would return.
                 path = folder.stage(self._staging_name, entry.name)
-                _check_size(written.pop(path, path), entry)  # a listed path has its size
+                with prefix_errors(str(path)):
+                    entry.check_size(written.pop(path, path).stat().st_size, "the task's report")
                 folder.place(self._staging_name, entry.name)
             if self.options.fsync:
                 for changed in {folder, *((folder / entry.name).parent for entry in entries)}:
@@ -328,12 +331,6 @@ class FolderJob:
             batches = None if description.batch_lengths_bytes is None else len(description.batch_lengths_bytes)
             entries.append(ManifestEntry(path.name, path.stat().st_size, None, batches))
         return tuple(entries)
-
-
-def _check_size(path: FolderPath, entry: ManifestEntry) -> None:
-    size_bytes = path.stat().st_size
-    if size_bytes != entry.length_bytes:
-        raise ResourceError(f"{path}: expected {entry.length_bytes} bytes, found {size_bytes}")
 
 
 def _check_folder_and_schema(folder: FolderPath, schema: StructType) -> None:
