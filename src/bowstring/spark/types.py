@@ -189,7 +189,7 @@ def to_file_type(data_type: arrow.DataType) -> arrow.DataType:
         return replace(data_type, timezone="UTC")
     if _find_tag(data_type) == "variant":
         return ParquetVariantType(data_type)
-    return map_child_types(data_type, to_file_type)
+    return map_child_fields(data_type, lambda field: field.with_type(to_file_type(field.type)))
 
 
 def has_file_types(batch_schema: Schema, schema: Schema) -> bool:
@@ -222,19 +222,15 @@ def has_large_types(parent: Schema | arrow.DataType) -> bool:
     return any(has_large_types(field.type) for field in parent.fields)
 
 
-def map_child_types(data_type: arrow.DataType, convert: Callable[[arrow.DataType], arrow.DataType]) -> arrow.DataType:
-    """Return a list, map or struct type with its children's types converted; any other type as it is."""
-
-    def convert_field(field: Field) -> Field:
-        return replace(field, type=convert(field.type))
-
+def map_child_fields(data_type: arrow.DataType, convert: Callable[[Field], Field]) -> arrow.DataType:
+    """Return a list, map or struct type with its child fields converted; any other type as it is."""
     match data_type:
         case BaseList():
-            return replace(data_type, value_field=convert_field(data_type.value_field))
+            return replace(data_type, value_field=convert(data_type.value_field))
         case arrow.Map():
-            return replace(data_type, entries_field=convert_field(data_type.entries_field))
+            return replace(data_type, entries_field=convert(data_type.entries_field))
         case arrow.Struct():
-            return arrow.Struct(tuple(map(convert_field, data_type.children)))
+            return arrow.Struct(tuple(map(convert, data_type.children)))
     return data_type
 
 
