@@ -50,5 +50,5 @@ def adopt_worker() -> None:
 if __name__ == "__main__":
     importlib.import_module("pyspark.worker")
     if _work is not None:
-        daemon.worker = worker
+        vars(daemon)["worker"] = worker
     daemon.manager()
