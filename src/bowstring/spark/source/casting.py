@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 from bowstring.arrays.record_batch import import_batch
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
     from bowstring.arrays.array import Array
 
+_NO_CONSTANTS: Mapping[str, Any] = MappingProxyType({})
 _TIME_UNITS: tuple[Literal["s", "ms", "us", "ns"], ...] = ("s", "ms", "us", "ns")
 """The units of 0, 3, 6 and 9 digits."""
 
@@ -35,7 +37,7 @@ def cast_batch(
     spark_schema: StructType,
     location: str,
     *,
-    constants: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Any] = _NO_CONSTANTS,
     truncate_times: bool,
 ) -> Any:
     """Return `batch` with the columns of `spark_schema`, as the pyarrow types that Spark takes for them. Columns of
@@ -60,7 +62,7 @@ def cast_batch(
     for target, checked in zip(pa.schema(nullable_schema), checked_schema, strict=True):
         index = batch.schema.get_field_index(target.name)
         if index < 0:
-            value, length = None if constants is None else constants.get(target.name), batch.num_rows
+            value, length = constants.get(target.name), batch.num_rows
             columns.append(
                 pa.nulls(length, target.type) if value is None else pa.repeat(pa.scalar(value, target.type), length)
             )
