@@ -61,23 +61,23 @@ class DefaultSource(DataSource):
     @hide_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> ArrowWriter:
         """Return a writer to the folder of the option ``path``."""
-        from bowstring.spark.source.writer import ArrowWriter
+        from bowstring.spark.source.writer import ArrowWriter, parse_target
 
-        return ArrowWriter.parse(self.options, schema, overwrite=overwrite)
+        return ArrowWriter(*parse_target(self.options, "writing", overwrite=overwrite), schema)
 
     @hide_traceback()
     def streamReader(self, schema: StructType) -> ArrowStreamReader:  # noqa: N802 -- Spark's own
         """Return a reader of the files that are added to the folder of the option ``path``."""
         from bowstring.spark.source.stream_reader import ArrowStreamReader
 
-        return ArrowStreamReader.parse(self._get_planner(), schema)
+        return ArrowStreamReader(self._get_planner(), schema)
 
     @hide_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> ArrowStreamWriter:  # noqa: N802 -- Spark's own
         """Return a writer of the batches of a streaming query to the folder of the option ``path``."""
-        from bowstring.spark.source.writer import ArrowStreamWriter
+        from bowstring.spark.source.writer import ArrowStreamWriter, parse_target
 
-        return ArrowStreamWriter.parse(self.options, schema, overwrite=overwrite)
+        return ArrowStreamWriter(*parse_target(self.options, "writing a stream", overwrite=overwrite), schema)
 
     def _get_planner(self) -> ReadPlanner:
         from bowstring.spark.source.planning import ReadPlanner

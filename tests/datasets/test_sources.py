@@ -146,7 +146,7 @@ def test_a_file_of_another_size_than_in_its_manifest_is_an_error(tmp_path: Path)
     path = write_numbers(tmp_path / "0.arrow", 0)
     manifest = Manifest(0, {}, ()).replace_all({"type": "struct", "fields": []}, [ManifestEntry(path.name, 7, 1, 1)])
     assert try_create_manifest(tmp_path, manifest)
-    with pytest.raises(InvalidDataError, match=r"0\.arrow: expected 7 bytes, as in the folder's manifest"):
+    with pytest.raises(InvalidDataError, match=r"0\.arrow: expected 7 bytes, as in the manifest"):
         bs.dataset(tmp_path)
 
 

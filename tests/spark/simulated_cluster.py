@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bowstring.errors import UnmetRequirementError
-from bowstring.spark.runtime.java_runtime import find_java, find_spark_class
+from bowstring.spark.runtime.java_runtime import find_java
 from tests.simulated_hosts import SimulatedHosts
 
 _PORT = 7077
@@ -23,6 +23,8 @@ def start_cluster(hosts: SimulatedHosts, folder: Path, driver: Sequence[str]) ->
 
     Standard error of each process is a file in the folder. Raises `UnmetRequirementError` without Java.
     """
+    from pyspark.find_spark_home import _find_spark_home
+
     first, *workers = hosts.addresses
     environment = {"JAVA_HOME": str(find_java().home), "SPARK_DAEMON_MEMORY": "256m"}
     url = f"spark://{hosts.addresses[first]}:{_PORT}"
@@ -30,7 +32,7 @@ def start_cluster(hosts: SimulatedHosts, folder: Path, driver: Sequence[str]) ->
     for worker in workers:
         limits = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / worker)]
         daemons[worker] = ["worker.Worker", *limits, url]
-    spark_class = str(find_spark_class())
+    spark_class = str(Path(_find_spark_home(), "bin", "spark-class"))
     for host, (name, *arguments) in daemons.items():
         address = hosts.addresses[host]
         command = [spark_class, f"org.apache.spark.deploy.{name}", "--host", address, "--webui-port", "0", *arguments]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import re
+import runpy
 import socket
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -111,6 +113,20 @@ def test_a_worker_freezes_the_objects_of_its_imports_after_its_first_task(spark:
     frame = spark.range(8, numPartitions=8).mapInArrow(count_frozen_objects, "count long")
     counts = [row[0] for row in frame.collect() + frame.collect()]
     assert max(counts) > 10_000
+
+
+def test_a_daemon_without_the_function_that_is_replaced_runs_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    pyspark = pytest.importorskip("pyspark")
+    name = "bowstring.spark.runtime.worker_daemon"
+    calls: list[str] = []
+    daemon = ModuleType("pyspark.daemon")
+    vars(daemon)["manager"] = lambda: calls.append("manager")
+    monkeypatch.setitem(sys.modules, daemon.__name__, daemon)
+    monkeypatch.setattr(pyspark, "daemon", daemon)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    runpy.run_module(name, run_name="__main__")
+    assert calls == ["manager"]
+    assert not hasattr(daemon, "worker")
 
 
 @needs_spark(4, 1)

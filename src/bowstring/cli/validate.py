@@ -120,15 +120,12 @@ def _validate_listed_file(folder: Path, entry: ManifestEntry, *, quick: bool) ->
     validator = Validator(str(path), not quick)
     faults = list(validator.faults())
     validation = validator.validation
-    expected, actual = (entry.rows, entry.batches), (validation.rows, validation.record_batches)
-    if not faults and entry.rows is not None and actual != expected:
-        texts = [
-            f"{format_count(rows or 0, 'row')} in {format_count(batches or 0, 'batch')}"
-            for rows, batches in (expected, actual)
-        ]
-        message = f"expected {texts[0]}, as in the manifest, found {texts[1]}"
-        faults.append(Fault(None, None, None, InvalidDataError.__name__, message))
-        validation.fault_count += 1
+    if not faults:
+        try:
+            entry.check_counts(validation.rows, validation.record_batches)
+        except InvalidDataError as error:
+            faults.append(Fault(None, None, None, type(error).__name__, str(error)))
+            validation.fault_count += 1
     return validation, faults
 
 

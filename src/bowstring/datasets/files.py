@@ -18,6 +18,7 @@ from bowstring.errors import (
     InvalidDataError,
     IsDirectoryError,
     MissingFileError,
+    prefix_errors,
     translate_os_error,
 )
 from bowstring.file_formats import (
@@ -156,8 +157,6 @@ def _list_files(folder: FolderPath) -> list[FolderPath]:
             size_bytes = listing.get(entry.name, path).stat().st_size
         except OSError as error:
             raise translate_os_error(error, f"{path}: is in the folder's manifest: {error.strerror}") from error
-        if size_bytes != entry.length_bytes:
-            raise InvalidDataError(
-                f"{path}: expected {entry.length_bytes} bytes, as in the folder's manifest, found {size_bytes}"
-            )
+        with prefix_errors(str(path)):
+            entry.check_size(size_bytes)
     return [folder / entry.name for entry in manifest.entries]

@@ -23,10 +23,9 @@ def check_listed_file(folder: FolderPath, entry: ManifestEntry, *, checksum: boo
     path = folder / entry.name
     check_regular_file(path)
     try:
-        size_bytes, crc32 = path.stat().st_size, 0
-        if size_bytes != entry.length_bytes:
-            raise InvalidDataError(f"expected {entry.length_bytes} bytes, as in the manifest, found {size_bytes}")
+        entry.check_size(path.stat().st_size)
         if checksum and entry.checksum is not None:
+            crc32 = 0
             with path.open("rb") as file:
                 while content := file.read(_READ_BYTES):
                     crc32 = zlib.crc32(content, crc32)

@@ -36,6 +36,7 @@ from bowstring.errors import (
     LimitError,
     NotFoundError,
     check_count,
+    format_count,
     translate_os_error,
 )
 from bowstring.io.local_path import as_folder
@@ -79,6 +80,23 @@ class ManifestEntry:
     def partition(self) -> str:
         """The folder of the file's partition, such as "day=2026-11-25/hour=7"; empty without partitions."""
         return self.name.rpartition("/")[0]
+
+    def check_size(self, size_bytes: int, listing: str = "the manifest") -> None:
+        """Raise `InvalidDataError` if the file has another size; `listing` is the list of files with this entry."""
+        if size_bytes != self.length_bytes:
+            raise InvalidDataError(f"expected {self.length_bytes} bytes, as in {listing}, found {size_bytes}")
+
+    def check_counts(self, num_rows: int, num_batches: int) -> None:
+        """Raise `InvalidDataError` if the file has other numbers of rows and batches, and these are known."""
+        if self.rows is not None and (num_rows, num_batches) != (self.rows, self.batches):
+            raise InvalidDataError(
+                f"expected {_format_counts(self.rows, self.batches or 0)}, as in the manifest, found "
+                f"{_format_counts(num_rows, num_batches)}"
+            )
+
+
+def _format_counts(num_rows: int, num_batches: int) -> str:
+    return f"{format_count(num_rows, 'row')} in {format_count(num_batches, 'batch')}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,10 @@ def parse_file_uri(uri: str) -> str:
     Raises `ConnectionLostError` for a file of another host, and `InvalidArgumentError` for a URI that does not have an
     absolute path only (RFC 8089).
     """
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError as error:
+        raise InvalidArgumentError(f"{uri}: not a URI: {error}") from None
     if parts.netloc not in ("", "localhost", os.uname().nodename):
         raise ConnectionLostError(f"{uri}: a file of another host")
     if not parts.path.startswith("/") or parts.query or parts.fragment:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +16,12 @@ from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_any
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import find_bounded_columns
-from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.writers import FileWriter
 from bowstring.kernels.list_lengths import ListLengthCollector
 from bowstring.memory.closable import call_on_error
 from bowstring.spark.options import WriteOptions
 from bowstring.spark.row_filters import RowFilters
-from bowstring.spark.types import has_file_types, to_file_type, to_spark_schema
+from bowstring.spark.types import has_file_types, to_spark_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -50,17 +49,18 @@ class FileDescription:
 def write_batches(
     sink: Any,
     batches: Iterator[Any],
-    schema: Schema | None = None,
-    options: WriteOptions | None = None,
+    schema: Schema,
+    options: WriteOptions,
     list_lengths: ListLengthCollector | None = None,
 ) -> tuple[int, int]:
     """Write the pyarrow batches that have rows as a 64-byte aligned Arrow file, and return the numbers of rows and
     batches. Write nothing if there is not a single row.
 
-    The file has the batches' types, as `to_file_type`. `schema` has their names, nullability and metadata; they are the
-    batches' own by default. With `options`, the file may be compressed and have dictionaries, and its footer the
-    statistics of lists and of columns whose values have an order. `list_lengths` collects the lengths of lists.
+    The file has `schema`, with dictionaries by the options. Its footer may have statistics of lists and of columns
+    whose values have an order. `list_lengths` collects the lengths of lists. Raises `InvalidDataError` for batches of
+    other types than Spark has for the schema.
     """
+    encoder = _DictionaryEncoder(options.dictionary_columns, schema)
     num_rows = num_batches = 0
     writer: FileWriter | None = None
     try:
@@ -68,20 +68,16 @@ def write_batches(
             if batch.num_rows == 0:
                 continue
             if writer is None:
-                file_schema = _choose_file_schema(import_schema(batch.schema), schema)
-                encoder = _DictionaryEncoder(() if options is None else options.dictionary_columns, file_schema)
-                file_schema = encoder.schema
-                if options is None:
-                    writer = new_file(sink, file_schema, alignment=64)
-                else:
-                    codec: Any = options.compression  # checked by WriteOptions
-                    level = options.compression_level
-                    writer = new_file(sink, file_schema, compression=codec, compression_level=level)
-                    if options.statistics:
-                        writer.enable_statistics(find_bounded_columns(file_schema))
+                batch_schema = import_schema(batch.schema)
+                if not has_file_types(batch_schema, schema):
+                    raise InvalidDataError(f"expected batches of {schema!r} from Spark, found {batch_schema!r}")
+                codec: Any = options.compression  # checked by WriteOptions
+                writer = new_file(sink, encoder.schema, compression=codec, compression_level=options.compression_level)
+                if options.statistics:
+                    writer.enable_statistics(find_bounded_columns(encoder.schema))
             # With the schema of the file, because the batches may have other names, nullability and metadata.
             _, array = encoder.encode(batch).__arrow_c_array__()
-            file_batch = import_batch((file_schema.__arrow_c_schema__(), array))
+            file_batch = import_batch((encoder.schema.__arrow_c_schema__(), array))
             writer.write_batch(file_batch)
             if list_lengths is not None:
                 list_lengths.add(file_batch.column)
@@ -135,16 +131,6 @@ class _DictionaryEncoder:
             codes = pc.replace_with_mask(codes, is_new, new_codes)
             self._values[index] = values = pa.concat_arrays([values, encoded.dictionary.filter(is_new)])
         return pa.DictionaryArray.from_arrays(codes.take(encoded.indices), values)
-
-
-def _choose_file_schema(batch_schema: Schema, schema: Schema | None) -> Schema:
-    """Return the schema of a file of Spark's batches. Raises `InvalidDataError` if `schema` has other types."""
-    if schema is None:
-        fields = (replace(field, type=to_file_type(field.type)) for field in batch_schema)
-        return Schema(tuple(fields), batch_schema.pairs)
-    if not has_file_types(batch_schema, schema):
-        raise InvalidDataError(f"expected batches of {schema!r} from Spark, found {batch_schema!r}")
-    return schema
 
 
 def describe_file(
@@ -247,8 +233,12 @@ def read_batches(
         with prefix_errors(path):
             reader = open_any(path, column_names)
             with call_on_error(reader.close):
-                row_counts = reader.row_counts if counts_rows and isinstance(reader, FileReader) else None
-                selected_indices = _select_indices(reader, batch_indices, filters)
+                row_counts = mask = None
+                indices: Iterable[int] = count()
+                if isinstance(reader, FileReader):
+                    row_counts = reader.row_counts if counts_rows else None
+                    indices = range(reader.num_record_batches) if batch_indices is None else batch_indices
+                    mask = None if filters is None else filters.find_batches(reader)
     except InvalidDataError as problem:
         if not returns_problems:
             raise
@@ -256,7 +246,9 @@ def read_batches(
         return
     first_row = 0
     with reader:
-        for index in selected_indices:
+        for index in indices:
+            if mask is not None and index < len(mask) and not mask[index]:
+                continue
             batch = None
             try:
                 with prefix_errors(path, index):
@@ -276,19 +268,6 @@ def read_batches(
                     index, pyarrow_batch, first_row if row_counts is None else int(row_counts[:index].sum())
                 )
             first_row += 0 if batch is None else batch.num_rows
-
-
-def _select_indices(
-    reader: FileReader | StreamReader, batch_indices: range | None, filters: RowFilters | None
-) -> Iterator[int]:
-    """Return the indices of the batches to read, by the filters if the file has statistics."""
-    if not isinstance(reader, FileReader):
-        return count()
-    indices = iter(range(reader.num_record_batches) if batch_indices is None else batch_indices)
-    if filters is None:
-        return indices
-    mask = filters.find_batches(reader)
-    return indices if mask is None else (index for index in indices if index >= len(mask) or mask[index])
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql import types as spark
 
 from bowstring.errors import UnsupportedTypeError
-from bowstring.spark.types import map_children, parse_json_schema, to_json_value
+from bowstring.spark.types import map_children, parse_json_field, to_json_value
 
 INTERVAL_KEY = "bowstring.spark.field"
 """Where the metadata of a column has the Spark field of which it has the parts."""
@@ -58,9 +58,7 @@ def join_intervals(frame: Any) -> Any:
     for field in frame.schema.fields:
         column = f.col("`" + field.name.replace("`", "``") + "`")
         if INTERVAL_KEY in field.metadata:
-            (original,) = parse_json_schema(
-                {"type": "struct", "fields": [json.loads(field.metadata[INTERVAL_KEY])]}
-            ).fields
+            original = parse_json_field(field.metadata[INTERVAL_KEY])
             column = _join(column, original.dataType).alias(field.name, metadata=original.metadata or {})
         columns.append(column)
     return frame.select(*columns)

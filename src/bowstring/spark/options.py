@@ -18,11 +18,10 @@ from datetime import UTC, datetime, tzinfo
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast
-from urllib.parse import unquote, urlsplit
 
 from bowstring.errors import InvalidArgumentError, check_count
 from bowstring.io.fsspec_store import is_url
-from bowstring.io.local_path import absolute_path
+from bowstring.io.local_path import absolute_path, is_file_uri, parse_file_uri
 from bowstring.io.store_path import FolderPath, StoreFileStatus, StorePath
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.spark.path_globs import compile_glob
@@ -56,28 +55,28 @@ _ALTERNATIVES = {
 """Alternatives to the options of Spark's own sources."""
 
 
-# Parsers: each takes the name and the text of an option, and raises `InvalidArgumentError` for another text.
+# Parsers: each takes a text and the name of its option, which is in the `InvalidArgumentError` for another text.
 
 
 def parse_flag(name: str, text: str) -> bool:
     """Parse an option that is true or false."""
     if text.lower() not in ("true", "false"):
-        raise InvalidArgumentError(f"option {name}: expected true or false, found {text.lower()!r}")
+        raise InvalidArgumentError(f"{name}: expected true or false, found {text.lower()!r}")
     return text.lower() == "true"
 
 
 def parse_positive_integer(name: str, text: str) -> int:
     """Parse an option that is a positive integer."""
     if not text.isdecimal() or int(text) == 0:
-        raise InvalidArgumentError(f"option {name}: expected a positive integer, found {text!r}")
+        raise InvalidArgumentError(f"{name}: expected a positive integer, found {text!r}")
     return int(text)
 
 
 def parse_size(name: str, text: str) -> int:
     """Parse an option that is a number of bytes, such as 1000 or "64m"."""
-    size_bytes = parse_byte_size(f"option {name}", text)
+    size_bytes = parse_byte_size(name, text)
     if size_bytes == 0:
-        raise InvalidArgumentError(f"option {name}: expected at least one byte")
+        raise InvalidArgumentError(f"{name}: expected at least one byte")
     return size_bytes
 
 
@@ -90,19 +89,19 @@ def parse_names(name: str, text: str) -> tuple[str, ...]:
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         names = None
     if not isinstance(names, list) or not all(isinstance(each, str) for each in names):
-        raise InvalidArgumentError(f"option {name}: expected names such as 'id, price', or a list, found {text:.200}")
+        raise InvalidArgumentError(f"{name}: expected names such as 'id, price', or a list, found {text:.200}")
     return tuple(names)
 
 
 def _parse_integer(name: str, text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", text):
-        raise InvalidArgumentError(f"option {name}: expected an integer, found {text!r}")
+        raise InvalidArgumentError(f"{name}: expected an integer, found {text!r}")
     return int(text)
 
 
 def _parse_mode(name: str, text: str) -> str:
     if text.upper() not in _MODES:
-        raise InvalidArgumentError(f"option {name}: expected one of {', '.join(_MODES)}, found {text.upper()!r}")
+        raise InvalidArgumentError(f"{name}: expected one of {', '.join(_MODES)}, found {text.upper()!r}")
     return text.upper()
 
 
@@ -132,7 +131,7 @@ def _parse_options(options_class: type, options: Mapping[str, str]) -> dict[str,
     for name, each in _iter_options(options_class):
         text = options.get(name.lower(), options.get(_SESSION_OPTIONS.get(name, "")))
         if text is not None:
-            values[each.name] = each.metadata["parse"](name, text)
+            values[each.name] = each.metadata["parse"](f"option {name}", text)
     return values
 
 
@@ -395,34 +394,26 @@ def parse_path(path: str, storage_options: Mapping[str, Any] | None = None) -> F
     """The absolute path for a path or ``file:`` URI, or the path in a store for another URL.
 
     Raises:
-        InvalidArgumentError: it is empty, or not a URI, or one without "//", or has parts that a path does not have.
+        InvalidArgumentError: it is empty, or a URI of another kind, or has parts that a path does not have.
+        ConnectionLostError: it is the URI of a file on another host.
     """
-    try:
-        parts = urlsplit(path)
-    except ValueError as problem:
-        raise InvalidArgumentError(f"{path}: neither a path nor a URI: {problem}") from None
     if not path:
         raise InvalidArgumentError(
             'missing path: .load("/data/flights") or .save("/data/flights"); Spark does not pass the path of a catalog '
             "table to Python sources: instead of CREATE TABLE or saveAsTable, save to a folder, and read it with "
             "CREATE TEMPORARY VIEW … USING arrow OPTIONS (path '…')"
         )
-    if is_url(path) and parts.scheme != "file":
+    if is_file_uri(path):
+        path = parse_file_uri(path)
+    elif is_url(path):
         if "::" in path:
             raise InvalidArgumentError(f"{path}: chained URLs are not supported for folders")
         return StorePath(path, storage_options or {})
-    if len(parts.scheme) > 1 and parts.scheme != "file":
+    elif scheme := re.match(r"[A-Za-z][A-Za-z0-9+.-]+:", path):
         raise InvalidArgumentError(
             f"{path}: only URLs such as s3://bucket/folder, and paths of a file system that every executor mounts, "
-            f"not {parts.scheme}:"
+            f"not {scheme[0]}"
         )
-    if parts.scheme == "file":
-        if parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
-            raise InvalidArgumentError(
-                f"{path}: expected file:///PATH of a file system that every executor mounts, without a host; quote "
-                "'?' and '#'"
-            )
-        path = unquote(parts.path, errors="surrogateescape")
     if "\0" in path:
         raise InvalidArgumentError(f"{path!r}: a path can't have the character U+0000")
     return Path(absolute_path(path))

@@ -17,6 +17,8 @@ MAX_ALTERNATIVES = 1000
 """How many patterns the braces of one may stand for."""
 
 _SPECIAL = re.compile(r"[*?\[{\\]")
+_TOKEN = re.compile(r"\\(?P<escaped>.)|\[(?P<sign>[!^]?+)(?P<members>.[^]]*)\]|.", re.DOTALL)
+_WILDCARDS = {"*": "[^/]*", "?": "[^/]"}
 # A backslash and the character after it are taken together, so that escaped braces and commas do not count.
 _OPENING_BRACE = re.compile(r"(?P<before>(?:\\.|[^\\])*?)\{", re.DOTALL)
 _INNERMOST_BRACES = re.compile(_OPENING_BRACE.pattern + r"(?P<choices>(?:\\.|[^\\{}])*)\}", re.DOTALL)
@@ -103,31 +105,18 @@ def _expand_braces(pattern: str) -> list[str]:
 
 def _translate(pattern: str) -> str:
     """Return the regular expression of a glob without braces."""
-    expression, index = "", 0
-    while index < len(pattern):
-        char = pattern[index]
-        index += 1
-        if char == "\\" and index < len(pattern):
-            expression += re.escape(pattern[index])
-            index += 1
-        elif char == "*":
-            expression += "[^/]*"
-        elif char == "?":
-            expression += "[^/]"
-        elif char == "[":
-            stop = pattern.find("]", index + 1)
-            if stop < 0:
-                raise InvalidArgumentError(f"{pattern}: a bracket of the glob is not closed")
-            members = pattern[index:stop]
-            sign = "^" if members[0] in "!^" else ""
-            expression += f"[{sign}{_translate_members(members[len(sign) :], pattern)}]"
-            index = stop + 1
+    expression = ""
+    for token in _TOKEN.finditer(pattern):
+        if token["members"] is not None:
+            expression += f"[{'^' if token['sign'] else ''}{_translate_members(token['members'], pattern)}]"
+        elif token[0] == "[":
+            raise InvalidArgumentError(f"{pattern}: a bracket of the glob is not closed")
         else:
-            expression += re.escape(char)
+            expression += _WILDCARDS.get(token[0]) or re.escape(token["escaped"] or token[0])
     return expression
 
 
 def _translate_members(members: str, pattern: str) -> str:
-    if not members or any(left > right for left, right in re.findall("(.)-(.)", members)):
+    if any(left > right for left, right in re.findall("(.)-(.)", members)):
         raise InvalidArgumentError(f"{pattern}: [{members}] of the glob is not a set of characters")
     return "".join(char if char == "-" else re.escape(char) for char in members)

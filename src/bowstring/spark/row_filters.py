@@ -13,11 +13,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_, or_
 from typing import TYPE_CHECKING, Any, TypeAlias
-
-import numpy as np
 
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import import_batch
@@ -68,25 +64,18 @@ class RowFilters:
 
     def find_batches(self, reader: FileReader) -> Mask | None:
         """Return which record batches of a file may have matching rows, by its statistics; None for all."""
-        if not self.conjunctions:
-            return None
-        schema, all_batches = reader.ipc_schema.schema, np.ones(reader.num_record_batches, np.bool_)
+        schema = reader.ipc_schema.schema
         # Statistics describe the stored values, so they apply only to columns that are read without a conversion.
         names = {condition[0] for conjunction in self.conjunctions for condition in conjunction}
-        indices = {name: schema.index(name) for name in names if self._is_read_unchanged(schema, name)}
-        statistics = reader.read_statistics(indices.values()) if indices else None
-        if statistics is None:
+        names = {name for name in names if self._is_read_unchanged(schema, name)}
+        conjunctions = [[condition for condition in each if condition[0] in names] for each in self.conjunctions]
+        if not conjunctions or not all(conjunctions):
             return None
-
-        def may_match(condition: Condition) -> Mask:
-            if condition[0] not in indices:
-                return all_batches
-            try:
-                return statistics.may_match(parse_filters([condition], schema))
-            except TypeMismatchError:  # a value that the file's type can't have, such as a longer one
-                return all_batches
-
-        return reduce(or_, (reduce(and_, map(may_match, conjunction)) for conjunction in self.conjunctions))
+        statistics = reader.read_statistics([schema.index(name) for name in names])
+        try:
+            return None if statistics is None else statistics.may_match(parse_filters(conjunctions, schema))
+        except TypeMismatchError:  # a value that the file's type can't have, such as a longer one
+            return None
 
     def _is_read_unchanged(self, schema: Schema, name: str) -> bool:
         """Whether values of a file's column compare like values of `self.schema`."""
@@ -111,15 +100,15 @@ class RowFilters:
             for conjunction in self.conjunctions
         )
 
-    def select_rows(self, batch: Any) -> Any:
-        """Return the rows of a pyarrow batch with Spark's types that match."""
+    def select_rows(self, batch: Any, column_names: list[str]) -> Any:
+        """Return some columns of the rows of a pyarrow batch with Spark's types that match."""
         import pyarrow as pa
 
-        if not self.conjunctions:
-            return batch
-        columns = import_batch(batch)
-        mask = parse_filters(self.conjunctions, columns.schema).evaluate(columns.lazy_columns)
-        return batch if mask.all() else batch.filter(pa.array(mask))
+        if self.conjunctions:
+            columns = import_batch(batch)
+            mask = parse_filters(self.conjunctions, columns.schema).evaluate(columns.lazy_columns)
+            batch = batch if mask.all() else batch.filter(pa.array(mask))
+        return batch.select(column_names)
 
 
 def parse_conjunctions(text: str) -> Sequence[Sequence[Condition]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import re
 import shutil
 import signal
 import tempfile
@@ -122,8 +121,9 @@ def session(
             _terminate_launcher()  # PySpark does not end a Java that is still starting
         raise
     if running is None:
-        if master.startswith("local-cluster"):
-            _remove_worker_folder_at_exit(spark)
+        if master.startswith("local-cluster"):  # whose workers leave logs; registered first, to run last
+            logs = Path(_find_spark_home(), "work", spark.sparkContext.applicationId)
+            atexit.register(shutil.rmtree, logs, ignore_errors=True)
         # Otherwise Java ends first, and tasks that still run print errors.
         atexit.register(_stop_quietly, spark)
     return register(spark)
@@ -256,15 +256,3 @@ def _driver_memory_mib() -> int:
     """Return a quarter of the memory of the machine or container, between 1 and 8 GiB, in MiB."""
     total_bytes = min((limit.total_bytes for limit in read_memory_limits()), default=0)
     return max(1024, min(8192, total_bytes // 4 >> 20))
-
-
-def _remove_worker_folder_at_exit(spark: SparkSession) -> None:
-    """Remove the logs in SPARK_HOME/work at exit, which the workers of a local cluster leave there."""
-    application = spark.sparkContext.applicationId
-    if re.fullmatch(r"app-[0-9-]+", application):
-        atexit.register(_stop_and_remove_worker_folder, spark, Path(_find_spark_home(), "work", application))
-
-
-def _stop_and_remove_worker_folder(spark: SparkSession, folder: Path) -> None:
-    spark.stop()
-    shutil.rmtree(folder, ignore_errors=True)

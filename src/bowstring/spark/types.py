@@ -36,6 +36,7 @@ TIME_PRECISION_KEY = b"SPARK::time::precision"
 """Where Spark keeps the number of digits of a time of day."""
 TYPE_KEY = b"bowstring::spark::field"
 """Where the field of a column has the Spark field, as JSON, if its type does not follow from the Arrow type."""
+_LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 # `DecimalType.MAX_PRECISION`.
 SPARK_MAX_DIGITS = 38
 TRUSTED_USER_DEFINED_TYPES = frozenset(
@@ -53,6 +54,8 @@ _TYPES_WITHOUT_PARAMETERS: dict[str, arrow.DataType] = {
     "FloatType": arrow.FloatingPoint(32),
     "DoubleType": arrow.FloatingPoint(64),
     "StringType": arrow.Utf8(),
+    "CharType": arrow.Utf8(),
+    "VarcharType": arrow.Utf8(),
     "BinaryType": arrow.Binary(),
     "DateType": arrow.Date("day"),
     "TimeType": arrow.Time("ns"),
@@ -73,6 +76,13 @@ _VARIANT_STORAGE = arrow.Struct(
     )
 )
 """Variants as Spark sends them. Their encoding is Parquet's, whose canonical extension type the files have."""
+
+
+_TAGS: dict[tuple[str, ...], tuple[str, ...]] = {
+    ("value", "metadata"): ("variant",),
+    ("srid", "wkb"): ("geometry", "geography"),
+}
+"""The marks that the second child of a struct with these children may have."""
 
 
 class UnsupportedType(spark.DataType):
@@ -101,46 +111,53 @@ def to_arrow_schema(struct: spark.StructType, *, prefers_large_types: bool = Fal
     """
     fields = []
     for column in struct.fields:
-        field = _to_arrow_field(column, column.name, prefers_large_types)
+        field = _to_arrow_field(column, column.name)
         if _needs_annotation(column.dataType):
             field = replace(field, pairs=(*field.pairs, (TYPE_KEY, json.dumps(to_json_value(column)).encode())))
-        fields.append(field)
+        fields.append(_with_large_types(field) if prefers_large_types else field)
     return Schema(tuple(fields))
 
 
-def _to_arrow_field(field: spark.StructField, path: str, prefers_large_types: bool) -> Field:
+def _with_large_types(field: Field) -> Field:
+    """Return a field with 64-bit offsets of strings and binaries, except in variants and geometries, as in Spark."""
+    match field.type:
+        case arrow.Utf8():
+            return field.with_type(arrow.LargeUtf8())
+        case arrow.Binary():
+            return field.with_type(arrow.LargeBinary())
+    return field if _find_tag(field.type) else field.with_type(map_child_fields(field.type, _with_large_types))
+
+
+def prefers_large_types(session: Any) -> bool:
+    """Whether a session passes strings and binaries with 64-bit offsets to Python."""
+    return bool(session.conf.get(_LARGE_TYPES_SETTING, None) == "true")
+
+
+def _to_arrow_field(field: spark.StructField, path: str) -> Field:
     pairs: Metadata = ((METADATA_KEY, json.dumps(field.metadata).encode()),) if field.metadata else ()
-    return _create_field(field.name, field.dataType, path, prefers_large_types, field.nullable, pairs)
+    return _create_field(field.name, field.dataType, path, field.nullable, pairs)
 
 
-def _create_field(
-    name: str, data_type: Any, path: str, prefers_large_types: bool, nullable: bool, pairs: Metadata = ()
-) -> Field:
+def _create_field(name: str, data_type: Any, path: str, nullable: bool, pairs: Metadata = ()) -> Field:
     if type(data_type).__name__ == "TimeType":
         pairs = (*pairs, (TIME_PRECISION_KEY, b"%d" % data_type.precision))
-    return Field(name, _to_arrow_type(data_type, path, prefers_large_types), nullable, pairs)
+    return Field(name, _to_arrow_type(data_type, path), nullable, pairs)
 
 
-def _to_arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arrow.DataType:
+def _to_arrow_type(data_type: Any, path: str) -> arrow.DataType:
     match type(data_type).__name__:
-        case "StringType" | "BinaryType" as name if prefers_large_types:
-            return arrow.LargeUtf8() if name == "StringType" else arrow.LargeBinary()
-        case "CharType" | "VarcharType":
-            return arrow.LargeUtf8() if prefers_large_types else arrow.Utf8()
         case name if name in _TYPES_WITHOUT_PARAMETERS:
             return _TYPES_WITHOUT_PARAMETERS[name]
         case "DecimalType":
             return arrow.Decimal(data_type.precision, data_type.scale)
         case "ArrayType":
-            element = data_type.elementType, f"{path}[]", prefers_large_types, data_type.containsNull
-            return arrow.List(_create_field("element", *element))
+            return arrow.List(_create_field("element", data_type.elementType, f"{path}[]", data_type.containsNull))
         case "MapType":
-            key = _create_field("key", data_type.keyType, f"{path}{{key}}", prefers_large_types, nullable=False)
-            value = data_type.valueType, f"{path}{{value}}", prefers_large_types, data_type.valueContainsNull
-            return arrow.map_(key, _create_field("value", *value))
+            key = _create_field("key", data_type.keyType, f"{path}{{key}}", nullable=False)
+            value = _create_field("value", data_type.valueType, f"{path}{{value}}", data_type.valueContainsNull)
+            return arrow.map_(key, value)
         case "StructType":
-            children = (_to_arrow_field(f, f"{path}.{f.name}", prefers_large_types) for f in data_type.fields)
-            return arrow.Struct(tuple(children))
+            return arrow.Struct(tuple(_to_arrow_field(field, f"{path}.{field.name}") for field in data_type.fields))
         case "VariantType":
             return ParquetVariantType(_VARIANT_STORAGE)
         case "GeometryType" | "GeographyType" as name:
@@ -148,7 +165,7 @@ def _to_arrow_type(data_type: Any, path: str, prefers_large_types: bool) -> arro
             wkb = Field("wkb", arrow.Binary(), nullable=False, pairs=pairs)
             return arrow.Struct((Field("srid", arrow.Int(32), nullable=False), wkb))
         case _ if hasattr(data_type, "sqlType"):
-            return _to_arrow_type(data_type.sqlType(), path, prefers_large_types)
+            return _to_arrow_type(data_type.sqlType(), path)
     raise UnsupportedTypeError(
         f"column {path}: Spark's type {data_type.simpleString()} has no Arrow counterpart that PySpark supports"
     )
@@ -189,7 +206,7 @@ def to_file_type(data_type: arrow.DataType) -> arrow.DataType:
         return replace(data_type, timezone="UTC")
     if _find_tag(data_type) == "variant":
         return ParquetVariantType(data_type)
-    return map_child_types(data_type, to_file_type)
+    return map_child_fields(data_type, lambda field: field.with_type(to_file_type(field.type)))
 
 
 def has_file_types(batch_schema: Schema, schema: Schema) -> bool:
@@ -204,15 +221,10 @@ def _find_tag(data_type: arrow.DataType) -> str | None:
     """Return "variant", "geometry" or "geography" if a struct is one for Spark, which marks a child of it."""
     if not isinstance(data_type, arrow.Struct):
         return None
-    marked = {child.name: child.metadata for child in data_type.children}
-    for tag, names in (
-        ("variant", ("value", "metadata")),
-        ("geometry", ("srid", "wkb")),
-        ("geography", ("srid", "wkb")),
-    ):
-        if tuple(marked) == names and marked[names[1]].get(tag.encode()) == b"true":
-            return tag
-    return None
+    names = tuple(child.name for child in data_type.children)
+    return next(
+        (tag for tag in _TAGS.get(names, ()) if data_type.children[1].metadata.get(tag.encode()) == b"true"), None
+    )
 
 
 def has_large_types(parent: Schema | arrow.DataType) -> bool:
@@ -222,19 +234,15 @@ def has_large_types(parent: Schema | arrow.DataType) -> bool:
     return any(has_large_types(field.type) for field in parent.fields)
 
 
-def map_child_types(data_type: arrow.DataType, convert: Callable[[arrow.DataType], arrow.DataType]) -> arrow.DataType:
-    """Return a list, map or struct type with its children's types converted; any other type as it is."""
-
-    def convert_field(field: Field) -> Field:
-        return replace(field, type=convert(field.type))
-
+def map_child_fields(data_type: arrow.DataType, convert: Callable[[Field], Field]) -> arrow.DataType:
+    """Return a list, map or struct type with its child fields converted; any other type as it is."""
     match data_type:
         case BaseList():
-            return replace(data_type, value_field=convert_field(data_type.value_field))
+            return replace(data_type, value_field=convert(data_type.value_field))
         case arrow.Map():
-            return replace(data_type, entries_field=convert_field(data_type.entries_field))
+            return replace(data_type, entries_field=convert(data_type.entries_field))
         case arrow.Struct():
-            return arrow.Struct(tuple(map(convert_field, data_type.children)))
+            return arrow.Struct(tuple(map(convert, data_type.children)))
     return data_type
 
 
@@ -260,7 +268,7 @@ def _read_annotation(field: Field, plain_type: spark.DataType) -> spark.DataType
     if text is None:
         return None
     try:
-        columns = as_nullable(parse_json_schema({"type": "struct", "fields": [json.loads(text)]}))
+        columns = as_nullable(spark.StructType([parse_json_field(text)]))
         (stored,) = to_arrow_schema(columns)
     except Exception:  # noqa: BLE001 -- Spark raises many types of errors; malformed metadata does not affect the data
         return None
@@ -312,6 +320,11 @@ def parse_json_schema(schema: dict[str, Any]) -> spark.StructType:
         return node
 
     return spark.StructType.fromJson(replace_types(schema))
+
+
+def parse_json_field(text: str | bytes) -> spark.StructField:
+    """Parse a field in Spark's JSON format, as `parse_json_schema`."""
+    return parse_json_schema({"type": "struct", "fields": [json.loads(text)]}).fields[0]
 
 
 def to_stored_type(data_type: Any) -> spark.DataType:

@@ -54,7 +54,7 @@ def test_rows_are_not_sorted_by_types_without_an_order(tmp_path: Path) -> None:
 
     for column_type in (VariantType(), GeometryType(4326), GeographyType(4326)):
         schema = StructType().add("x", column_type).add("k", LongType())
-        with pytest.raises(InvalidArgumentError, match="sortBy: column x: expected a type with an order"):
+        with pytest.raises(InvalidArgumentError, match=r"sortBy: column x: found .*, expected a type with an order"):
             FolderJob.begin(tmp_path, schema, "append", WriteOptions(sort_by=("k", "x")))
 
 

@@ -15,7 +15,7 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql import types as spark
 
-from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.errors import InvalidDataError
 from bowstring.spark.folder.partition_folders import split_by_partition
 from bowstring.spark.folder.partition_values import (
     NULL_VALUE,
@@ -90,7 +90,7 @@ def test_a_type_holds_all_values(texts: list[str], expected: str) -> None:
         ("yes", spark.BooleanType(), InvalidDataError),
         ("True", spark.BooleanType(), True),
         ("a%2Fb", spark.StringType(), "a/b"),
-        ("a", spark.ArrayType(spark.StringType()), InvalidArgumentError),
+        ("a", spark.ArrayType(spark.StringType()), InvalidDataError),
     ],
 )
 def test_a_value_is_parsed_as_a_type(text: str, data_type: Any, expected: Any) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import bowstring
+import bowstring as bs
 from bowstring.datasets.manifest import data_file_name, read_manifest
 from bowstring.errors import UnmetRequirementError
 from bowstring.io.store_path import StorePath
@@ -43,9 +44,9 @@ def commit_file(folder: StorePath, attempts: int = 1) -> str:
     batch = pa.record_batch({"id": pa.array([1, 2], pa.int64())})
     for attempt in range(attempts):
         name_file = partial(data_file_name, job.id, 0, attempt)
-        entries = DataFileWriter(lambda name: folder / name, name_file, ["id"], WriteOptions(), None).write(
-            iter([batch])
-        )
+        schema = bs.schema({"id": "int64"})
+        files = DataFileWriter(lambda name: folder / name, name_file, ["id"], WriteOptions(), schema)
+        entries = files.write(iter([batch]))
     job.commit(entries)
     return entries[0].name
 
@@ -114,7 +115,8 @@ def wait_until_listening(port: int) -> None:
 def test_of_a_file_only_the_needed_bytes_are_read(s3_server: S3Server, store_folder: StorePath) -> None:
     columns = {f"c{index}": pa.array(range(index, index + 200_000), pa.int64()) for index in range(10)}
     path = store_folder / "wide.arrow"
-    write_batches(path, iter([pa.record_batch(columns)]))
+    schema = bs.schema(dict.fromkeys(columns, "int64"))
+    write_batches(path, iter([pa.record_batch(columns)]), schema, WriteOptions())
     before = s3_server.count_sent_bytes()
     batches = [batch.batch for batch in read_batches(path, None, ["c7"])]
     assert [batch.column("c7").to_pylist()[:2] for batch in batches if batch is not None] == [[7, 8]]

@@ -110,7 +110,7 @@ def test_a_task_with_many_partitions_writes_a_file_for_each_in_limited_memory(
         lambda index: f"f{index}",
         frame.columns,
         WriteOptions(partition_by=("k",)),
-        None,
+        bs.schema({"id": "int64", "text": "string"}),
     )
     entries = writer.write(iter(batches))
     assert len(spilled_bytes) > 10
@@ -153,7 +153,8 @@ def test_a_batch_ends_before_its_strings_exceed_their_offsets_whatever_the_optio
     monkeypatch.setattr(data_files, "_MAX_BATCH_BYTES", 2000)  # 1 GiB: pyarrow has several arrays for 2 GiB of strings
     rows = pa.record_batch({"text": ["x" * 996] * 7})
     options = WriteOptions(max_bytes_per_batch=3 << 30)
-    files = data_files.DataFileWriter(tmp_path.joinpath, lambda index: f"{index}.arrow", ["text"], options, None)
+    schema = bs.schema({"text": "string"})
+    files = data_files.DataFileWriter(tmp_path.joinpath, lambda index: f"{index}.arrow", ["text"], options, schema)
     (entry,) = files.write(iter([rows]))
     assert [batch.num_rows for batch in bs.open_file(tmp_path / entry.name)] == [2, 2, 2, 1]
 
@@ -304,16 +305,16 @@ def test_of_two_jobs_that_need_an_empty_folder_one_is_committed(tmp_path: Path) 
 
 
 WRONG_OPTIONS = {
-    "an unknown partition column": ({"partitionBy": "x"}, "partitionBy: no column is called 'x'"),
+    "an unknown partition column": ({"partitionBy": "x"}, "partitionBy: no column of the files is called 'x'"),
     "all columns": (
         {"partitionBy": "id,list"},
-        "partitionBy: column list of type array<bigint> can't be part of a path",
+        "partitionBy: column list: found array<bigint>, expected a type whose values are in paths",
     ),
     "no column left": ({"partitionBy": "id, text, list"}, "list"),
     "repeated": ({"partitionBy": "id,id"}, "a column is repeated"),
-    "no order": ({"sortBy": "list"}, "sortBy: column list: expected a type with an order"),
+    "no order": ({"sortBy": "list"}, "sortBy: column list: found array<bigint>, expected a type with an order"),
     "a partition column": ({"sortBy": "id", "partitionBy": "id"}, "sortBy: no column of the files is called 'id'"),
-    "no strings": ({"dictionaryColumns": "id"}, "dictionaryColumns: column id: expected a string, found bigint"),
+    "no strings": ({"dictionaryColumns": "id"}, "dictionaryColumns: column id: found bigint, expected a string"),
     "codec": ({"compression": "snappy"}, "'lz4' or 'zstd', not 'snappy'"),
     "level": ({"compressionLevel": "high", "compression": "zstd"}, "compressionLevel: expected an integer"),
     "level without codec": ({"compressionLevel": "3"}, "without compression"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -299,6 +300,12 @@ def test_a_limit_on_file_sizes_is_an_error_with_the_partition(
     monkeypatch.setattr("bowstring.spark.publication.partition_job.write_partition", publish_partition)
     with pytest.raises(ResourceError, match=r"^data set small-\w+, partition [01], after \d+ bytes in memory"):
         publish(spark.range(0, 20_000, 1, 2), name="small")
+    # If Spark's error has another form, it is raised itself.
+    monkeypatch.setattr("bowstring.spark.runtime.worker_errors._RESOURCE_ERROR", re.compile("another form: (.+)"))
+    with pytest.raises(Exception, match=r"ResourceError: data set small-\w+, partition") as error:
+        publish(spark.range(0, 20_000, 1, 2), name="small")
+    assert not isinstance(error.value, ResourceError)
+    assert [summary for summary in bs.published() if summary.name == "small"] == []
 
 
 @pytest.mark.parametrize("options", [{"ttl_s": 0}, {"ttl_s": -1}, {"name": "a/b"}, {"name": ""}])

@@ -118,12 +118,17 @@ def test_a_session_of_bowstring_changes_only_the_high_byte_limit_of_spark_4_0(sp
     assert spark.conf.getAll.get(MAX_BYTES) == expected
 
 
-@pytest.mark.parametrize("has_converter", [True, False])
+@pytest.mark.parametrize(
+    "converter_class", [arrow_batch_job._CONVERTER_CLASS, "org.example.Missing", "java.lang.Object"]
+)
 def test_columns_of_any_name_arrive_with_and_without_sparks_converter(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, has_converter: bool
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, converter_class: str
 ) -> None:
-    if not has_converter:
-        monkeypatch.setattr("bowstring.spark.runtime.arrow_batch_job._CONVERTER_CLASS", "org.example.Missing")
+    """The class may be missing, or lack the method; every Spark 4 has both."""
+    BATCH_BYTE_LIMIT.check()
+    has_converter = converter_class == arrow_batch_job._CONVERTER_CLASS
+    monkeypatch.setattr(arrow_batch_job, "_CONVERTER_CLASS", converter_class)
+    assert (arrow_batch_job._create_batch_rdd(spark.range(1)) is not None) == has_converter
     frame = spark.range(0, 4000, 1, 3).selectExpr(
         "id", f"{WIDE} as a", "array(id) as `b.c`", "-id as a", "binary('x') as d"
     )

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from py4j.protocol import Py4JError
 
-from bowstring.spark import publish
-from bowstring.spark.runtime.job_properties import local_property
+from bowstring.spark import publish, register
 from bowstring.spark.versions import SPARK_VERSION
 from tests.polling import wait_until
 
@@ -137,6 +136,7 @@ def test_ctrl_c_cancels_the_job_and_ends_the_thread(spark: SparkSession, monkeyp
     assert not progress_threads()
     assert wait_until(lambda: not tracker.getActiveJobsIds())
     assert "interrupted" in texts[0]
+    register(spark)  # Java has another thread for this one from now on, without an active session
 
 
 def last_job(spark: SparkSession) -> Any:
@@ -152,8 +152,14 @@ def test_jobs_have_a_description_in_the_ui_unless_the_caller_has_set_one(spark: 
     assert last_job(spark).description().get() == f"bowstring.spark.publish {published.id} (1 columns)"
     assert context.getLocalProperty(DESCRIPTION) is None
     assert not context.getJobTags()
-    with local_property(spark, DESCRIPTION, "my own"), local_property(spark, "spark.jobGroup.id", "group"):
+    properties = {DESCRIPTION: "my own", "spark.jobGroup.id": "group"}
+    for name, value in properties.items():
+        context.setLocalProperty(name, value)
+    try:
         publish(spark.range(10)).close()
         assert context.getLocalProperty(DESCRIPTION) == "my own"
         assert last_job(spark).description().get() == "my own"
         assert last_job(spark).jobGroup().get() == "group"
+    finally:
+        for name in properties:
+            context.setLocalProperty(name, None)

@@ -53,7 +53,7 @@ def writer_and_file(folder: Path) -> tuple[ArrowWriter, Path, str]:
 
 def test_a_file_shorter_than_its_task_reported_is_not_committed(tmp_path: Path) -> None:
     writer, _, name = writer_and_file(tmp_path / "data")
-    with pytest.raises(ResourceError, match="expected 9 bytes, found 8"):
+    with pytest.raises(InvalidDataError, match="expected 9 bytes, as in the task's report, found 8"):
         writer.commit([TaskCommitMessage((ManifestEntry(name, 9, 1, 1),))])
     assert read_manifest(tmp_path / "data") is None
     writer.abort([])

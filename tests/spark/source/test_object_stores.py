@@ -100,6 +100,7 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.folder import job as folder_job, staging
 from bowstring.spark.options import WriteOptions
 from bowstring.spark.folder.data_files import DataFileWriter
+import bowstring as bs
 import pyarrow as pa
 
 folder = StorePath(sys.argv[1], json.loads(sys.argv[2]))
@@ -107,7 +108,9 @@ options = WriteOptions()
 job = folder_job.FolderJob.begin(folder, StructType().add("id", LongType()), "append", options)
 staging.create_staging_folder(folder, job.id, owner=ProcessIdentity.current())
 batch = pa.record_batch({"id": pa.array(range(10))})
-files = DataFileWriter(lambda name: folder / name, lambda index: data_file_name(job.id, 0, 1), ["id"], options, None)
+name = data_file_name(job.id, 0, 1)
+schema = bs.schema({"id": "int64"})
+files = DataFileWriter(lambda name: folder / name, lambda index: name, ["id"], options, schema)
 entries = files.write(iter([batch]))
 if sys.argv[3] == "after":
     create = folder_job.try_create_manifest

@@ -8,6 +8,7 @@ whatever the number of partitions is. A file of sorted rows ends at `GATHER_BYTE
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -48,8 +49,8 @@ class DataFileWriter:
     column_names: Sequence[str]
     """The names of all columns of the batches, including those to sort and partition by."""
     options: WriteOptions
-    schema: Schema | None
-    """As for `write_batches`, without the columns of partitions."""
+    schema: Schema
+    """The schema of the files, without the columns of partitions."""
     time_zone: str | None = None
     """For partitions of timestamps; by default the zone of the batches' types."""
     entries: list[ManifestEntry] = field(default_factory=list)
@@ -104,27 +105,23 @@ class DataFileWriter:
         if options.sort_by:
             # Here the size of the rows limits the file's: all are read before the first is written.
             max_bytes = min(GATHER_BYTES, options.max_bytes_per_file or GATHER_BYTES)
-            sorted_rows = _sort(list(rows.take(options.max_records_per_file, max_bytes)), own_names, options.sort_by)
-            rows, max_rows = _Rows(iter([sorted_rows])), None
+            file_rows = rows.take(options.max_records_per_file or sys.maxsize, max_bytes)
+            sorted_rows = _sort(list(file_rows), own_names, options.sort_by)
+            rows, max_rows = _Rows(iter([sorted_rows])), sys.maxsize
         else:
-            max_rows = options.max_records_per_file
+            max_rows = options.max_records_per_file or sys.maxsize
         has_limits = options.max_records_per_batch is not None or options.max_bytes_per_batch is not None
         while rows.peek() is not None and max_rows != 0:
             if has_limits or options.sort_by or options.partition_by:
-                batch_rows = options.max_records_per_batch or _DEFAULT_BATCH_ROWS
-                batch_rows = batch_rows if max_rows is None else min(batch_rows, max_rows)
+                batch_rows = min(options.max_records_per_batch or _DEFAULT_BATCH_ROWS, max_rows)
                 batch_bytes = min(options.max_bytes_per_batch or _DEFAULT_BATCH_BYTES, _MAX_BATCH_BYTES)
                 batch = _concat(list(rows.take(batch_rows, batch_bytes)))
             else:
                 # Without limits and groups, the batches of Spark are written as they are, without a copy.
-                batch = next(rows.take(max_rows, None))
+                batch = next(rows.take(max_rows, sys.maxsize))
             yield batch
-            max_rows = None if max_rows is None else max_rows - batch.num_rows
-            if (
-                options.max_bytes_per_file is not None
-                and not options.sort_by
-                and (sink.position >= options.max_bytes_per_file)
-            ):
+            max_rows -= batch.num_rows
+            if not options.sort_by and sink.position >= (options.max_bytes_per_file or sys.maxsize):
                 return
 
 
@@ -143,18 +140,16 @@ class _Rows:
                 return None
         return self._next
 
-    def take(self, max_rows: int | None, max_bytes: int | None) -> Iterator[Any]:
+    def take(self, max_rows: int, max_bytes: int) -> Iterator[Any]:
         """Yield batches of up to `max_rows` and `max_bytes` in all, but at least one row."""
         taken_rows = taken_bytes = 0
         while (batch := self.peek()) is not None:
-            count = batch.num_rows if max_rows is None else min(batch.num_rows, max_rows - taken_rows)
-            if max_bytes is not None:
-                # By the mean size of the batch's rows: the size of each would take a pass over all offsets.
-                row_bytes = max(batch.nbytes / batch.num_rows, 1)
-                count = min(count, int(max(max_bytes - taken_bytes, 0) / row_bytes))
-                if not (count or taken_rows):
-                    count = 1  # a row that alone exceeds the limit, or the caller would wait for it forever
-                taken_bytes += int(count * row_bytes)
+            # By the mean size of the batch's rows: the size of each would take a pass over all offsets.
+            row_bytes = max(batch.nbytes / batch.num_rows, 1)
+            count = min(batch.num_rows, max_rows - taken_rows, int(max(max_bytes - taken_bytes, 0) / row_bytes))
+            if not (count or taken_rows):
+                count = 1  # a row that alone exceeds the limit, or the caller would wait for it forever
+            taken_bytes += int(count * row_bytes)
             if count == 0:
                 return
             self._next = batch.slice(count)

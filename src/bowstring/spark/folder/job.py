@@ -1,6 +1,7 @@
 """A job that writes Arrow files to a folder: its tasks write to a staging folder, and the driver commits their files.
 
-The data source, streams and `write` share it. It is pickled for the tasks, and for Spark's commit in another process.
+The data source, streaming queries and `write` share it. It is pickled for the tasks, and for Spark's commit in another
+process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import Any
 
-from pyspark.sql.types import AtomicType, BinaryType, StringType, StructType
+from pyspark.sql.types import AtomicType, BinaryType, DataType, StringType, StructType
 
 from bowstring.datasets.manifest import (
     STAGING_FOLDER,
@@ -36,6 +37,7 @@ from bowstring.errors import (
     MissingFileError,
     ResourceError,
     UnmetRequirementError,
+    prefix_errors,
     translate_os_error,
 )
 from bowstring.io.local_path import as_folder
@@ -44,7 +46,7 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.arrow_files import describe_file
 from bowstring.spark.folder import staging
 from bowstring.spark.folder.data_files import DataFileWriter
-from bowstring.spark.folder.partition_folders import check_partition_columns
+from bowstring.spark.folder.partition_folders import is_partition_type
 from bowstring.spark.options import SaveMode, WriteOptions
 from bowstring.spark.types import (
     as_nullable,
@@ -97,7 +99,6 @@ class FolderJob:
         vectors, converted = VectorConversion.plan(schema, options.vectors)
         schema = as_nullable(converted)
         _check_folder_and_schema(folder, schema)
-        check_partition_columns(schema, options.partition_by)
         _check_option_columns(schema, options)
         # The base is read before the tasks run: what is committed from now on is new to this job.
         newest = read_manifest(folder)
@@ -143,7 +144,7 @@ class FolderJob:
     ) -> tuple[ManifestEntry, ...]:
         """Write the rows of a task, on an executor; return the files.
 
-        `schema` is as for `write_batches`; by default it is made of the batches and the Spark schema.
+        `schema` has the columns of the rows; by default it is made of the batches and the Spark schema.
 
         The task of a streaming query creates the staging folder, for the query's driver: when the driver plans a batch,
         the query's ID is not available.
@@ -175,7 +176,7 @@ class FolderJob:
         return DataFileWriter(stage, name_file, names, self.options, schema, self.time_zone).write(batches)
 
     def commit(self, entries: Sequence[ManifestEntry], batch: QueryBatch | None = None) -> None:
-        """Commit the files of these attempts atomically, on the driver; a batch of a stream that is committed already
+        """Commit the files of these attempts atomically, on the driver; a batch of a query that is committed already
         has no effect.
 
         Raises `ConflictError` if the job overwrites files that were committed after it began, `ExistingFileError` if
@@ -223,8 +224,10 @@ class FolderJob:
             staging.take_over(folder, self.id)
             written: dict[FolderPath, FolderPath] = {path: path for path in staging.list_staged_files(folder, self.id)}
             for entry in entries:
+                # A path that was just listed has its size, which another request to a store would return.
                 path = folder.stage(self._staging_name, entry.name)
-                _check_size(written.pop(path, path), entry)  # a listed path has its size
+                with prefix_errors(str(path)):
+                    entry.check_size(written.pop(path, path).stat().st_size, "the task's report")
                 folder.place(self._staging_name, entry.name)
             if self.options.fsync:
                 for changed in {folder, *((folder / entry.name).parent for entry in entries)}:
@@ -330,12 +333,6 @@ class FolderJob:
         return tuple(entries)
 
 
-def _check_size(path: FolderPath, entry: ManifestEntry) -> None:
-    size_bytes = path.stat().st_size
-    if size_bytes != entry.length_bytes:
-        raise ResourceError(f"{path}: expected {entry.length_bytes} bytes, found {size_bytes}")
-
-
 def _check_folder_and_schema(folder: FolderPath, schema: StructType) -> None:
     """Raise errors before a task runs: for unsupported types, ambiguous names, or a file in place of the folder."""
     to_arrow_schema(schema)
@@ -351,24 +348,36 @@ def _check_folder_and_schema(folder: FolderPath, schema: StructType) -> None:
 
 
 def _check_option_columns(schema: StructType, options: WriteOptions) -> None:
-    """Raise `InvalidArgumentError` unless the files can be sorted, and have dictionaries, as the options require."""
-    types = {each.name: each.dataType for each in schema.fields if each.name not in options.partition_by}
-    for option, names in (("sortBy", options.sort_by), ("dictionaryColumns", options.dictionary_columns)):
+    """Raise `InvalidArgumentError` unless the files can be partitioned and sorted, and have dictionaries, by these
+    columns.
+    """
+    types = {each.name: each.dataType for each in schema.fields}
+    for option, names, is_supported, expected in (
+        ("partitionBy", options.partition_by, is_partition_type, "a type whose values are in paths: cast it"),
+        ("sortBy", options.sort_by, _is_ordered, "a type with an order, not nested"),
+        ("dictionaryColumns", options.dictionary_columns, _is_string, "a string"),
+    ):
         for name in names:
             if name not in types:
                 raise InvalidArgumentError(f"{option}: no column of the files is called {name!r}; there are {[*types]}")
-            if option == "dictionaryColumns":
-                is_supported, expected = isinstance(types[name], StringType | BinaryType), "a string"
-            else:
-                is_ordered = type(types[name]).__name__ not in _UNORDERED_TYPES
-                is_supported = isinstance(types[name], AtomicType) and is_ordered
-                expected = "a type with an order, not nested"
-            if not is_supported:
+            if not is_supported(types[name]):
                 raise InvalidArgumentError(
-                    f"{option}: column {name}: expected {expected}, found {types[name].simpleString()}"
+                    f"{option}: column {name}: found {types[name].simpleString()}, expected {expected}"
                 )
         if len(set(names)) < len(names):
             raise InvalidArgumentError(f"{option}: a column is repeated in {list(names)}")
+        if option == "partitionBy":
+            types = {name: data_type for name, data_type in types.items() if name not in names}
+    if not types:
+        raise InvalidArgumentError("partitionBy: all columns are columns of partitions, and none is left for the files")
+
+
+def _is_ordered(data_type: DataType) -> bool:
+    return isinstance(data_type, AtomicType) and type(data_type).__name__ not in _UNORDERED_TYPES
+
+
+def _is_string(data_type: DataType) -> bool:
+    return isinstance(data_type, StringType | BinaryType)
 
 
 def _existing_data_error(folder: FolderPath) -> ExistingFileError:

@@ -7,17 +7,16 @@ folder lack its columns, which `bowstring.spark.folder.partition_values` reads.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bowstring.errors import InvalidArgumentError
 from bowstring.spark.folder.partition_values import NULL_VALUE
 
 if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType
 
 _ESCAPED = re.compile(r"""[\x00-\x1f"#%'*/:=?\\\x7f{[\]^]""")
 _SUPPORTED_TYPES = frozenset(
@@ -28,20 +27,9 @@ _SUPPORTED_TYPES = frozenset(
 )
 
 
-def check_partition_columns(schema: StructType, names: Sequence[str]) -> None:
-    """Raise `InvalidArgumentError` unless a data frame can be partitioned by these columns."""
-    types = {field.name: field.dataType for field in schema.fields}
-    for name in names:
-        if name not in types:
-            raise InvalidArgumentError(f"partitionBy: no column is called {name!r}; there are {schema.names}")
-        if type(types[name]).__name__ not in _SUPPORTED_TYPES:
-            raise InvalidArgumentError(
-                f"partitionBy: column {name} of type {types[name].simpleString()} can't be part of a path: cast it"
-            )
-    if len(set(names)) < len(names):
-        raise InvalidArgumentError(f"partitionBy: a column is repeated in {list(names)}")
-    if names and len(names) == len(types):
-        raise InvalidArgumentError("partitionBy: all columns are columns of partitions, and none is left for the files")
+def is_partition_type(data_type: DataType) -> bool:
+    """Whether the values of a Spark type can be in the names of folders."""
+    return type(data_type).__name__ in _SUPPORTED_TYPES
 
 
 def split_by_partition(

@@ -44,13 +44,13 @@ def create_staging_folder(
     try:
         for attempt in range(MKDIR_ATTEMPTS):
             try:
-                # A job's ID is random: a folder that exists is an error, except for the tasks of one batch of a stream.
+                # A job's ID is random: a folder that exists is an error, except for the tasks of one batch of a query.
                 staging.mkdir(parents=True, exist_ok=query is not None)
                 break
             except FileNotFoundError:  # another job has just removed an empty folder above it
                 if attempt == MKDIR_ATTEMPTS - 1:
                     raise
-        # All tasks of a stream write the same owner. Once it exists they do not replace it, since the process that
+        # All tasks of a query write the same owner. Once it exists they do not replace it, since the process that
         # commits may have become the owner.
         if query is None or not (staging / OWNER_FILE_NAME).exists():
             _write_owner(staging, owner or find_java_ancestor(), query)
@@ -90,16 +90,11 @@ def discard_job(folder: FolderPath, job: str) -> None:
     # A commit lists all files of a job at once, and a later one may replace some of them: if one is listed, the job has
     # committed, and the others are removed by the job that replaced them.
     if manifest is None or not any(is_data_file_name(entry.name, job) for entry in manifest.entries):
-        paths = list_data_files(folder, job)
+        paths = [path for path in iter_data_files(folder) if is_data_file_name(path.name, job)]
         for path in paths:
             path.unlink(missing_ok=True)
         remove_empty_partition_folders(folder, [find_relative_name(path, folder) or "" for path in paths])
     remove_staging_folder(folder, job)
-
-
-def list_data_files(folder: FolderPath, job: str) -> list[FolderPath]:
-    """The files that tasks of `job` have written to a folder, or that its commit has moved there."""
-    return [path for path in iter_data_files(folder) if is_data_file_name(path.name, job)]
 
 
 def list_files(folder: FolderPath, job: str) -> list[FolderPath]:

@@ -17,7 +17,7 @@ from bowstring.spark.folder import staging
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.options import SaveMode, WriteOptions, parse_path
 from bowstring.spark.runtime.arrow_batch_job import ArrowBatchJob, as_spark_frame
-from bowstring.spark.types import to_arrow_schema
+from bowstring.spark.types import prefers_large_types, to_arrow_schema
 from bowstring.spark.vectors import VectorForm
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 WriteMode = Literal["error", "errorifexists", "append", "overwrite", "ignore"]
 
 _REPORT_SCHEMA = "name string, length_bytes long, rows long, batches long, checksum string"
-_LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 _TIME_ZONE_SETTING = "spark.sql.session.timeZone"
 
 
@@ -89,13 +88,12 @@ def write(  # noqa: PLR0913 -- as the options of the data source
         max_bytes_per_file=max_bytes_per_file,
     )
     folder = parse_path(str(path), storage_options)
-    settings = frame.sparkSession.conf
-    prefers_large_types = settings.get(_LARGE_TYPES_SETTING) == "true"
+    session = frame.sparkSession
     save_mode: SaveMode = "error" if mode == "errorifexists" else mode
-    job = FolderJob.begin(folder, frame.schema, save_mode, options, settings.get(_TIME_ZONE_SETTING))
+    job = FolderJob.begin(folder, frame.schema, save_mode, options, session.conf.get(_TIME_ZONE_SETTING))
     if job is None:
         return
-    schema = to_arrow_schema(job.schema, prefers_large_types=prefers_large_types)
+    schema = to_arrow_schema(job.schema, prefers_large_types=prefers_large_types(session))
     created_folders = as_folder(folder).find_missing_folders()  # which a failed job removes again
     staging.create_staging_folder(folder, job.id)
     try:

@@ -24,7 +24,7 @@ from bowstring.spark.publication.partition_job import PartitionJob
 from bowstring.spark.runtime.arrow_batch_job import as_spark_frame
 from bowstring.spark.runtime.job_progress import show_progress
 from bowstring.spark.runtime.worker_errors import find_resource_error
-from bowstring.spark.types import to_arrow_schema
+from bowstring.spark.types import prefers_large_types, to_arrow_schema
 from bowstring.spark.vectors import VectorConversion, VectorForm
 
 if TYPE_CHECKING:
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 
 _MEMORY_LIMIT_SETTING = "spark.bowstring.publish.memoryLimit"
 _DRIVER_HOST_SETTING = "spark.driver.host"
-_LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 
 _agent_keys: dict[tuple[ProcessIdentity, RemoteOptions | None], AgentKey] = {}
 
@@ -164,9 +163,8 @@ def publish_as(dataset_id: str, df: DataFrame | PandasFrame[Any], options: Publi
     if memory_limit is None:
         memory_limit = frame.sparkSession.conf.get(_MEMORY_LIMIT_SETTING, None)
     limit_bytes = None if memory_limit is None else parse_byte_size("memory_limit", memory_limit)
-    prefers_large_types = frame.sparkSession.conf.get(_LARGE_TYPES_SETTING) == "true"
     vectors, spark_schema = VectorConversion.plan(frame.schema, options.vectors)
-    schema = to_arrow_schema(spark_schema, prefers_large_types=prefers_large_types)
+    schema = to_arrow_schema(spark_schema, prefers_large_types=prefers_large_types(frame.sparkSession))
     remote_options = choose_remote_options(frame.sparkSession, options.remote)
     agent_key = replace(
         _current_agent_key(remote_options, frame.sparkSession),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bowstring.errors import InvalidArgumentError
 from bowstring.sharing.agent.publications import Lifetime, check_lifetime
+from bowstring.spark.options import parse_flag
 from bowstring.spark.vectors import VectorForm, check_vector_form
 from bowstring.transports.tls import TlsOptions
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SETTING = "spark.bowstring.publish.remote"
-_FLAGS = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -64,10 +64,7 @@ def choose_remote_options(spark: SparkSession, remote: bool | RemoteOptions | No
     if isinstance(remote, RemoteOptions):
         return remote
     if remote is None:
-        text = spark.conf.get(_SETTING, "false") or ""
-        if text.lower() not in _FLAGS:
-            raise InvalidArgumentError(f"{_SETTING}: expected true or false, found {text!r}")
-        remote = _FLAGS[text.lower()]
+        remote = parse_flag(_SETTING, spark.conf.get(_SETTING, "false") or "")
     if not isinstance(remote, bool):
         raise InvalidArgumentError(f"remote: expected a bool or RemoteOptions, found {type(remote).__name__}")
     return _read_session_options(spark) if remote else None

@@ -100,7 +100,7 @@ class PartitionJob:
 
     @property
     def metrics(self) -> Table:
-        """A row for each partition: see `PublishedDataset.metrics`."""
+        """A row for each partition: see `PublishedFrame.metrics`."""
         reports = [self._reports[partition_id] for partition_id in sorted(self._reports)]
         return table({name: [getattr(report, name) for report in reports] for name in _METRICS})
 

@@ -6,6 +6,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from bowstring.sharing.agent.client import AgentClient, AgentKey, AttemptLocatio
 from bowstring.sharing.agent.partition_memory import AGENT_TIMEOUT_S, PartitionMemory
 from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.arrow_files import write_batches
-from bowstring.spark.options import parse_byte_size
+from bowstring.spark.options import WriteOptions, parse_byte_size
 from bowstring.spark.runtime.arrow_batch_job import MAX_BATCH_BYTES
 from bowstring.spark.vectors import VectorConversion
 
@@ -31,6 +32,7 @@ REPORT_SCHEMA = (
 )
 """The columns of a `PartitionReport`."""
 
+_OPTIONS = WriteOptions(statistics=False)
 _MESSAGE_BYTES = 4096
 _COLUMN_BYTES = 256
 """Upper bounds of what a message and each column add to the values: metadata and padding, also in the footer."""
@@ -89,7 +91,8 @@ def write_partition(
     # Closed before the report is yielded: from then on only the agent has the memory, and the executor may be killed.
     with PartitionMemory(agent_key, f"{dataset}/{partition_id}", _spare_executor_bytes) as memory:
         try:
-            num_rows, _ = write_batches(memory.fileno(), _reserve_memory(memory, columns), schema, None, collector)
+            reserved = _reserve_memory(memory, columns)
+            num_rows, _ = write_batches(memory.fileno(), reserved, schema, _OPTIONS, collector)
         except ResourceError as problem:
             size, space = memory.size_bytes, memory.describe_space()
             place = f"data set {dataset}, partition {partition_id}, after {size} bytes {space}"
@@ -117,11 +120,8 @@ def write_partition(
 def drop_on_this_host(dataset: str, agent_key: AgentKey, batches: Iterator[Any]) -> Iterator[Any]:
     """Free the partitions of a data set on this host; runs in a task."""
     yield from batches
-    try:
-        with AgentClient.open(agent_key, start=False) as agent:
-            agent.drop(dataset)
-    except (ConnectionLostError, NotFoundError):
-        pass  # it has nothing
+    with suppress(ConnectionLostError, NotFoundError), AgentClient.open(agent_key, start=False) as agent:
+        agent.drop(dataset)
 
 
 def discard_on_this_host(
@@ -132,13 +132,10 @@ def discard_on_this_host(
     They can be written again, unlike attempts of a data set that was dropped. Late ones expire after `ttl_s`.
     """
     yield from batches
-    try:
-        with AgentClient.open(agent_key, start=False) as agent:
-            if agent.control_uri not in known_uris:
-                agent.commit_attempts(dataset, {}, ttl_s)
-                agent.reopen(dataset)
-    except (ConnectionLostError, NotFoundError):
-        pass  # it has nothing
+    with suppress(ConnectionLostError, NotFoundError), AgentClient.open(agent_key, start=False) as agent:
+        if agent.control_uri not in known_uris:
+            agent.commit_attempts(dataset, {}, ttl_s)
+            agent.reopen(dataset)
 
 
 def _reserve_memory(memory: PartitionMemory, batches: Iterator[Any]) -> Iterator[Any]:

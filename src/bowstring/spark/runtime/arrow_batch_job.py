@@ -37,7 +37,7 @@ from bowstring.spark.intervals import check_no_interval_columns
 from bowstring.spark.options import parse_byte_size
 from bowstring.spark.runtime.arrow_cache import find_cached_messages
 from bowstring.spark.runtime.worker_daemon import adopt_worker
-from bowstring.spark.types import to_arrow_schema, to_stored_type
+from bowstring.spark.types import prefers_large_types, to_arrow_schema, to_stored_type
 from bowstring.spark.versions import BATCH_BYTE_LIMIT
 
 if TYPE_CHECKING:
@@ -49,7 +49,6 @@ MAX_BATCH_BYTES = 64 << 20
 
 _MAX_BYTES_SETTING = "spark.sql.execution.arrow.maxBytesPerBatch"
 _MAX_RECORDS_SETTING = "spark.sql.execution.arrow.maxRecordsPerBatch"
-_LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 _CONVERTER_CLASS = "org.apache.spark.sql.connect.execution.SparkConnectPlanExecution"
 _MAX_ROW_BYTES = 1 << 20
 """How wide rows with strings, binaries, arrays or maps may be, where Spark does not limit the bytes of a batch.
@@ -136,22 +135,19 @@ class ArrowBatchJob:
         batches = _create_cached_batch_rdd(frame)
         if batches is None:
             batches = _create_batch_rdd(frame) if BATCH_BYTE_LIMIT.is_available else _create_joined_batch_rdd(frame)
-        return (self._map_in_arrow().rdd) if batches is None else batches.mapPartitions(_RowFunction(self._function))
+        if batches is None:
+            return self._map_in_arrow().rdd
+        return batches.mapPartitions(partial(_yield_rows, self._function))
 
 
-class _RowFunction:
-    """Yields the rows that a function makes of the batches of a partition; runs in a task."""
+def _yield_rows(function: Callable[[Iterator[Any]], Iterator[Any]], batches: Iterable[Any]) -> Iterator[Row]:
+    """Yield the rows that a function makes of the batches of a partition; runs in a task."""
+    from pyspark.sql import Row
 
-    def __init__(self, function: Callable[[Iterator[Any]], Iterator[Any]]) -> None:
-        self._function = function
-
-    def __call__(self, batches: Iterable[Any]) -> Iterator[Row]:
-        from pyspark.sql import Row
-
-        adopt_worker()
-        for batch in self._function(iter(batches)):
-            for row in batch.to_pylist():
-                yield Row(**row)
+    adopt_worker()
+    for batch in function(iter(batches)):
+        for row in batch.to_pylist():
+            yield Row(**row)
 
 
 def _read_batches(streams: Iterable[bytes]) -> Iterator[Any]:
@@ -188,7 +184,7 @@ def _create_joined_batch_rdd(frame: Any) -> RDD[Any]:
     messages = _find_dataset_class(spark._jvm).ofRows(session, plan).toArrowBatchRdd().toJavaRDD()
     join_batches = partial(_join_small_batches, to_arrow_schema(frame.schema), max_records)
     batches = RDD(messages, spark.sparkContext, NoOpSerializer()).mapPartitions(join_batches)
-    if spark.conf.get(_LARGE_TYPES_SETTING, None) != "true":
+    if not prefers_large_types(spark):
         return batches
     # `toArrowBatchRdd` does not regard the setting.
     return batches.mapPartitions(partial(_cast_batches, to_arrow_schema(frame.schema, prefers_large_types=True)))
@@ -264,7 +260,7 @@ def _read_converter_settings(frame: Any) -> tuple[int, int, str, bool, bool]:
     if own_max_bytes:
         max_bytes = min(parse_byte_size(_MAX_BYTES_SETTING, own_max_bytes), MAX_BATCH_BYTES)
     max_records = int(settings.get(_MAX_RECORDS_SETTING) or 0)
-    return max_records, max_bytes, "UTC", True, settings.get(_LARGE_TYPES_SETTING) == "true"
+    return max_records, max_bytes, "UTC", True, prefers_large_types(frame.sparkSession)
 
 
 @dataclass(frozen=True, slots=True)

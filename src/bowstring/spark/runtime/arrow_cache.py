@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from bowstring.ipc.api import read_schema
-from bowstring.spark.types import has_file_types, to_arrow_schema
+from bowstring.spark.types import has_file_types, prefers_large_types, to_arrow_schema
 
 if TYPE_CHECKING:
     from pyspark import RDD
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 SERIALIZER_SETTING = "spark.sql.cache.serializer"
 ARROW_SERIALIZER = "org.apache.spark.sql.execution.columnar.ArrowCachedBatchSerializer"
 _BATCH_CLASS = "org.apache.spark.sql.execution.columnar.ArrowCachedBatch"
-_LARGE_TYPES_SETTING = "spark.sql.execution.arrow.useLargeVarTypes"
 
 
 def find_cached_messages(frame: Any) -> RDD[bytes] | None:
@@ -43,7 +42,7 @@ def find_cached_messages(frame: Any) -> RDD[bytes] | None:
 
     spark = frame.sparkSession
     context = spark.sparkContext
-    if spark.conf.get(SERIALIZER_SETTING, None) != ARROW_SERIALIZER or spark.conf.get(_LARGE_TYPES_SETTING) == "true":
+    if spark.conf.get(SERIALIZER_SETTING, None) != ARROW_SERIALIZER or prefers_large_types(spark):
         return None
     try:
         java = _find_java_objects(context._jvm, _BATCH_CLASS)

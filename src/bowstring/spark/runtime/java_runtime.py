@@ -263,10 +263,3 @@ def _write_script(path: Path, script: str) -> None:
             file.write(script)
         os.fchmod(script_file.descriptor, 0o700)
         script_file.commit()
-
-
-def find_spark_class() -> Path:
-    """Return the program of the installed PySpark that runs a class of Spark, such as a worker."""
-    from pyspark.find_spark_home import _find_spark_home
-
-    return Path(_find_spark_home(), "bin", "spark-class")

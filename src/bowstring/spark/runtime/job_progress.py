@@ -15,7 +15,6 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from bowstring.errors import BowstringError
-from bowstring.memory.closable import Closable
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.spark.runtime.job_properties import has_local_properties
 
@@ -48,10 +47,9 @@ def show_progress(spark: SparkSession, dataset: str, agent_key: AgentKey, is_wan
         stack.callback(_display_lock.release)
         stack.enter_context(bar)
         task = bar.add_task(dataset, total=None, counts="")
-        size_reader = stack.enter_context(_SizeReader(dataset, agent_key))
 
         def show_tasks(done: int, total: int) -> None:
-            counts = f"{done} of {total} tasks{size_reader.read()}"
+            counts = f"{done} of {total} tasks{_describe_size(dataset, agent_key)}"
             bar.update(task, completed=done, total=total or None, counts=counts)
 
         stack.enter_context(_report_tasks(spark, dataset, show_tasks))
@@ -86,32 +84,16 @@ def _has_console_progress(spark: SparkSession) -> bool:
     return hasattr(spark, "_jsparkSession") and spark.sparkContext._jsc.sc().progressBar().isDefined()
 
 
-class _SizeReader(Closable):
-    """Reads the rows and bytes that the host agent of this host has of a data set."""
+def _describe_size(dataset: str, agent_key: AgentKey) -> str:
+    """Return the rows and bytes that the agent of this host has of a data set, as text; empty if there is no agent."""
+    from rich.filesize import decimal
 
-    def __init__(self, dataset: str, agent_key: AgentKey) -> None:
-        self._dataset = dataset
-        self._agent_key = agent_key
-        self._agent: AgentClient | None = None
-
-    def read(self) -> str:
-        """Return the text to show; empty as long as there is no agent."""
-        from rich.filesize import decimal
-
-        try:
-            if self._agent is None:
-                self._agent = AgentClient.open(self._agent_key, start=False, timeout_s=_AGENT_TIMEOUT_S)
-            status = self._agent.status()["datasets"].get(self._dataset)
-        except BowstringError:
-            self.close()
-            return ""
-        return "" if status is None else f", {status['rows']:,} rows, {decimal(status['bytes'])}"
-
-    def close(self) -> None:
-        """Close the connection; `read` opens another one."""
-        agent, self._agent = self._agent, None
-        if agent is not None:
-            agent.close()
+    try:
+        with AgentClient.open(agent_key, start=False, timeout_s=_AGENT_TIMEOUT_S) as agent:
+            status = agent.status()["datasets"].get(dataset)
+    except BowstringError:
+        return ""
+    return "" if status is None else f", {status['rows']:,} rows, {decimal(status['bytes'])}"
 
 
 @contextmanager

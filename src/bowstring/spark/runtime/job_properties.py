@@ -22,18 +22,6 @@ def has_local_properties(spark: SparkSession) -> bool:
 
 
 @contextmanager
-def local_property(spark: SparkSession, key: str, value: str) -> Iterator[None]:
-    """Set a local property, and restore it afterwards."""
-    spark_context: Any = spark.sparkContext
-    previous = spark_context.getLocalProperty(key)
-    spark_context.setLocalProperty(key, value)
-    try:
-        yield
-    finally:
-        spark_context.setLocalProperty(key, previous)
-
-
-@contextmanager
 def describe_jobs(spark: SparkSession, description: str, tag: str) -> Iterator[None]:
     """Show a description in Spark's UI, unless the caller has set one, and add a tag to the jobs.
 
@@ -53,7 +41,8 @@ def describe_jobs(spark: SparkSession, description: str, tag: str) -> Iterator[N
             # Before PySpark 4.2, the error of its handler of SIGINT replaces the KeyboardInterrupt.
             stack.enter_context(_tag_jobs(tag, *calls, (*_INTERRUPTIONS, Py4JError)))
             if context.getLocalProperty(_DESCRIPTION) is None:
-                stack.enter_context(local_property(spark, _DESCRIPTION, description))
+                context.setLocalProperty(_DESCRIPTION, description)
+                stack.callback(context.setLocalProperty, _DESCRIPTION, None)
             yield
 
 

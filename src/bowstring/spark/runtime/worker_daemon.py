@@ -6,7 +6,10 @@ Spark closes the socket of a worker that is idle for a minute, and of all when i
 input with an error message, which a unix socket refuses then: PySpark prints a traceback for each worker.
 
 PySpark collects garbage after each task. That takes 50 ms, most of the time of a small task, because it looks at all
-objects of the packages that the worker has imported. So these are frozen after the first task.
+objects of the packages that the worker has imported. So these are frozen after the first task: then small tasks take a
+third of the time.
+
+`worker` is not public. If a version of PySpark lacks it, its own workers run, only more slowly.
 
 A setting of a local session replaces the daemon of tasks, but not the daemon of the workers that plan and commit for
 data sources; on a cluster, PySpark's own daemon runs. There, `adopt_worker` replaces its function.
@@ -16,18 +19,19 @@ from __future__ import annotations
 
 import gc
 import importlib
-import socket
 import sys
+from typing import Any
 
 from pyspark import daemon
 
-_work = daemon.worker
+_work = getattr(daemon, "worker", None)
 
 
-def worker(sock: socket.socket, authenticated: bool) -> int:
+def worker(*arguments: Any) -> int:
     """As PySpark's `worker`, but return 1 where Spark does not read any more, and freeze the objects of imports."""
+    assert _work is not None
     try:
-        exit_code = _work(sock, authenticated)
+        exit_code: int = _work(*arguments)
     except BrokenPipeError:
         return 1
     if not gc.get_freeze_count():
@@ -39,11 +43,12 @@ def worker(sock: socket.socket, authenticated: bool) -> int:
 def adopt_worker() -> None:
     """In a worker of PySpark's own daemon, continue with this module's `worker` after the first task."""
     main = sys.modules["__main__"]
-    if main.__spec__ is not None and main.__spec__.name == daemon.__name__:
+    if _work is not None and main.__spec__ is not None and main.__spec__.name == daemon.__name__:
         vars(main)["worker"] = worker
 
 
 if __name__ == "__main__":
     importlib.import_module("pyspark.worker")
-    daemon.worker = worker
+    if _work is not None:
+        vars(daemon)["worker"] = worker
     daemon.manager()

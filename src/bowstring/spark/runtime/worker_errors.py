@@ -12,6 +12,8 @@ from bowstring.errors import BowstringError, ResourceError
 from bowstring.spark.runtime.worker_daemon import adopt_worker
 
 _HIDE_TRACEBACK_VARIABLE = "SPARK_HIDE_TRACEBACK"
+# Spark passes errors of tasks to the driver only as text: this one is the last of some 70 lines.
+_RESOURCE_ERROR = re.compile(r"bowstring\.errors\.ResourceError: (.+)")
 
 
 @contextmanager
@@ -30,8 +32,10 @@ def hide_traceback() -> Iterator[None]:
 
 
 def find_resource_error(problem: BaseException) -> ResourceError | None:
-    """The `ResourceError` for which tasks have failed, from the text of Spark's error; None if it was another error."""
-    messages = re.findall(r"bowstring\.errors\.ResourceError: (.+)", str(problem))
+    """Return the `ResourceError` for which tasks have failed, from the text of Spark's error; None if it was another
+    error, or the text has another form.
+    """
+    messages = _RESOURCE_ERROR.findall(str(problem))
     return ResourceError(messages[-1]) if messages else None  # tracebacks begin with the cause
 
 

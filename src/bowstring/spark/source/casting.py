@@ -8,22 +8,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Literal
 
 from bowstring.arrays.record_batch import import_batch
 from bowstring.datatypes import types as arrow
 from bowstring.datatypes.canonical.bool8 import Bool8Type
 from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.field import Field
 from bowstring.datatypes.nullability import as_nullable
-from bowstring.datatypes.schema import Schema, import_schema
-from bowstring.errors import InvalidDataError, UnsupportedTypeError
+from bowstring.datatypes.schema import Schema
+from bowstring.errors import InvalidDataError, TypeMismatchError, UnsupportedTypeError
 from bowstring.kernels.cast_temporal import INTERVAL_FIELDS
-from bowstring.spark.types import map_child_types, to_arrow_schema
+from bowstring.spark.types import TIME_PRECISION_KEY, map_child_fields, to_arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from bowstring.arrays.array import Array
+
+_NO_CONSTANTS: Mapping[str, Any] = MappingProxyType({})
+_TIME_UNITS: tuple[Literal["s", "ms", "us", "ns"], ...] = ("s", "ms", "us", "ns")
+"""The units of 0, 3, 6 and 9 digits."""
 
 
 def cast_batch(
@@ -31,7 +37,7 @@ def cast_batch(
     spark_schema: StructType,
     location: str,
     *,
-    constants: Mapping[str, Any] | None = None,
+    constants: Mapping[str, Any] = _NO_CONSTANTS,
     truncate_times: bool,
 ) -> Any:
     """Return `batch` with the columns of `spark_schema`, as the pyarrow types that Spark takes for them. Columns of
@@ -47,37 +53,36 @@ def cast_batch(
     import pyarrow as pa
 
     fields = (field.with_type(decode_type(field.type)) for field in to_arrow_schema(spark_schema))  # of variants
-    target_schema = pa.schema(Schema(tuple(fields)))
+    schema = Schema(tuple(fields))
     # pyarrow does not cast nulls to fields that are not nullable, even if they are under the null of a parent.
-    nullable_schema = pa.schema(as_nullable(import_schema(target_schema)))
+    nullable_schema = as_nullable(schema)
+    checked_schema = pa.schema(Schema(tuple(map(_with_checked_times, nullable_schema))))
     arrays: Sequence[Array] = ()
     columns = []
-    for field, nullable, spark_field in zip(target_schema, nullable_schema, spark_schema.fields, strict=True):
-        checked_type = _with_checked_times(nullable.type, spark_field.dataType)
-        index = batch.schema.get_field_index(field.name)
+    for target, checked in zip(pa.schema(nullable_schema), checked_schema, strict=True):
+        index = batch.schema.get_field_index(target.name)
         if index < 0:
-            value, length = None if constants is None else constants.get(field.name), batch.num_rows
+            value, length = constants.get(target.name), batch.num_rows
             columns.append(
-                pa.nulls(length, nullable.type) if value is None else pa.repeat(pa.scalar(value, nullable.type), length)
+                pa.nulls(length, target.type) if value is None else pa.repeat(pa.scalar(value, target.type), length)
             )
-        elif batch.schema.field(index).type == checked_type == nullable.type:
+        elif batch.schema.field(index).type == checked.type == target.type:
             columns.append(batch.column(index))
         else:
             arrays = arrays or import_batch(batch).columns  # pyarrow has no arrays of some types
-            with _explain_failed_cast(f"{location}, column {field.name}", batch.schema.field(index).type, checked_type):
-                columns.append(_cast_column(arrays[index], checked_type, nullable.type, truncate_times))
-        null_count = 0 if field == nullable else _count_forbidden_nulls(columns[-1], field)
-        if null_count:
-            raise InvalidDataError(
-                f"{location}, column {field.name}: found {null_count} nulls in a column that is not nullable"
-            )
+            with _explain_failed_cast(
+                f"{location}, column {target.name}", batch.schema.field(index).type, checked.type
+            ):
+                columns.append(_cast_column(arrays[index], checked.type, target.type, truncate_times))
     if not columns:
         return batch.select([])  # which has the number of rows
-    nullable_batch = pa.record_batch(columns, schema=nullable_schema)
-    if target_schema == nullable_schema:
+    nullable_batch = pa.record_batch(columns, schema=pa.schema(nullable_schema))
+    if schema == nullable_schema:
         return nullable_batch
-    _, array = nullable_batch.__arrow_c_array__()
-    return pa.record_batch(import_batch((target_schema.__arrow_c_schema__(), array)))
+    try:
+        return pa.record_batch(import_batch(nullable_batch).cast(schema))
+    except TypeMismatchError as error:  # nulls
+        raise InvalidDataError(f"{location}, {error}") from None
 
 
 @contextmanager
@@ -122,47 +127,15 @@ def decode_type(data_type: arrow.DataType) -> arrow.DataType:
             return arrow.Int(32) if data_type.unit == "year_month" else INTERVAL_FIELDS
         case arrow.Union():
             data_type = arrow.Struct(tuple(child.with_nullable(True) for child in data_type.children))
-    return map_child_types(data_type, decode_type)
+    return map_child_fields(data_type, lambda field: field.with_type(decode_type(field.type)))
 
 
-def _with_checked_times(data_type: Any, spark_type: Any) -> Any:
-    """Return the pyarrow type of `spark_type` with times of day in the unit of their precision, which a cast checks.
+def _with_checked_times(field: Field) -> Field:
+    """Return a field with times of day in the unit of their precision, which a cast checks.
 
     Spark takes all times of day in nanoseconds.
     """
-    import pyarrow as pa
-
-    if hasattr(spark_type, "sqlType"):
-        spark_type = spark_type.sqlType()
-    if pa.types.is_time(data_type):
-        digits = spark_type.precision
-        return pa.time32("s" if digits == 0 else "ms") if digits <= 3 else pa.time64("us" if digits <= 6 else "ns")
-    if pa.types.is_map(data_type):
-        key = _with_checked_times(data_type.key_type, spark_type.keyType)
-        item = data_type.item_field.with_type(_with_checked_times(data_type.item_type, spark_type.valueType))
-        return pa.map_(key, item)
-    if pa.types.is_struct(data_type) and hasattr(spark_type, "fields"):
-        pairs = zip(data_type, spark_type.fields, strict=True)
-        return pa.struct([field.with_type(_with_checked_times(field.type, own.dataType)) for field, own in pairs])
-    if pa.types.is_list(data_type):
-        element = data_type.value_field
-        return pa.list_(element.with_type(_with_checked_times(element.type, spark_type.elementType)))
-    return data_type
-
-
-def _count_forbidden_nulls(column: Any, field: Any) -> int:
-    """Return the number of nulls of `column` for which `field` or one of its children is not nullable."""
-    import pyarrow as pa
-
-    if not field.nullable and column.null_count:
-        return int(column.null_count)
-    if not pa.types.is_nested(field.type):
-        return 0
-    column = column.drop_null()  # children of a null do not count
-    if pa.types.is_struct(field.type):
-        return sum(_count_forbidden_nulls(child, field.type.field(i)) for i, child in enumerate(column.flatten()))
-    if pa.types.is_map(field.type):  # whose keys are never nullable
-        # `items` has all of the array, even if this is a slice.
-        start, end = column.offsets[0].as_py(), column.offsets[len(column)].as_py()
-        return _count_forbidden_nulls(column.items.slice(start, end - start), field.type.item_field)
-    return _count_forbidden_nulls(column.flatten(), field.type.value_field)
+    digits = field.metadata.get(TIME_PRECISION_KEY)
+    if digits is not None:
+        return field.with_type(arrow.Time(_TIME_UNITS[-(-int(digits) // 3)]))
+    return field.with_type(map_child_fields(field.type, _with_checked_times))

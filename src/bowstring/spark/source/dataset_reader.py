@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.sources import describe_served
-from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError, NotFoundError
+from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError
 from bowstring.sharing.client.connect import CONNECTORS, connect
 from bowstring.sharing.client.dataset_reader import DatasetReader
 from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets
@@ -30,6 +30,7 @@ from bowstring.spark.source.reader import split_batch
 from bowstring.spark.source.schema_compatibility import (
     check_read_conversions,
     check_unique_column_names,
+    create_missing_error,
     find_missing_columns,
 )
 from bowstring.spark.types import to_spark_schema
@@ -91,18 +92,19 @@ class PartRows:
     stop: int | None = None
 
 
+@dataclass
 class ArrowDatasetReader:
     """Plans the tasks on the driver, and reads their parts on the executors."""
 
-    def __init__(self, dataset: Dataset, schema: StructType, split_bytes: int, filters: RowFilters) -> None:
-        self._dataset = dataset
-        self._schema = schema
-        self._split_bytes = split_bytes
-        self._filters = filters
+    dataset: Dataset
+    schema: StructType
+    split_bytes: int
+    filters: RowFilters
+    """Of `schema`, and further columns for the conditions."""
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader is sent with each task, which gets its parts with its partition.
-        return {**self.__dict__, "_dataset": self._dataset.with_parts(())}
+        return {**self.__dict__, "dataset": self.dataset.with_parts(())}
 
     def plan(self) -> list[ReadTask]:
         """Group the parts, in order, into tasks of `split_bytes`; split larger parts by rows.
@@ -112,38 +114,32 @@ class ArrowDatasetReader:
             ConnectionLostError: the server of its parts on this host does not run.
             UnsupportedTypeError: a column can't be read as the requested type.
         """
-        name, schema = self._dataset.name, to_spark_schema(self._dataset.schema)
-        check_unique_column_names(name, schema, self._filters.schema.names)
-        missing_columns = find_missing_columns(name, schema, self._filters.schema)
+        name, schema = self.dataset.name, to_spark_schema(self.dataset.schema)
+        check_unique_column_names(name, schema, self.filters.schema.names)
+        missing_columns = find_missing_columns(name, schema, self.filters.schema)
         if missing_columns:
-            names = ", ".join(map(repr, schema.names))
-            raise NotFoundError(
-                f"{name}: no column is called {', '.join(map(repr, missing_columns))}; there are {names}"
-            )
-        check_read_conversions(name, schema, self._filters.schema)
+            raise create_missing_error(name, missing_columns, schema.names)
+        check_read_conversions(name, schema, self.filters.schema)
         self._check_availability()
-        return group_ranges(self._iter_part_rows(), self._split_bytes)
+        return group_ranges(self._iter_part_rows(), self.split_bytes)
 
     def read(self, ranges: Sequence[PartRows]) -> Iterator[Any]:
         """Yield the batches of a task with Spark's types."""
         import pyarrow as pa
 
-        read_schema = self._filters.schema
+        read_schema = self.filters.schema
         with hide_traceback():
             for rows, batch in self._iter_batches(ranges):
-                location = f"{self._dataset.name}, part {rows.index}"
+                location = f"{self.dataset.name}, part {rows.index}"
                 columns = batch.select(read_schema.names)
                 with prefix_errors(location):
                     # Spark would crash on malformed data or accept it.
                     columns.validate(full=True)
                     pyarrow_batch = pa.record_batch(columns)
                 spark_batch = cast_batch(
-                    pyarrow_batch, read_schema, location, truncate_times=self._filters.truncate_times
+                    pyarrow_batch, read_schema, location, truncate_times=self.filters.truncate_times
                 )
-                matching_rows = self._filters.select_rows(spark_batch)
-                if read_schema != self._schema:
-                    matching_rows = matching_rows.select(self._schema.names)
-                yield from split_batch(matching_rows)
+                yield from split_batch(self.filters.select_rows(spark_batch, self.schema.names))
 
     def _check_availability(self) -> None:
         """Raise an error if the first part was closed or has expired, before any task runs.
@@ -151,7 +147,7 @@ class ArrowDatasetReader:
         A part on another host may be out of the driver's reach.
         """
         host = os.uname().nodename
-        parts = sorted((part for part in self._dataset.parts if part.locations), key=lambda part: part.host != host)
+        parts = sorted((part for part in self.dataset.parts if part.locations), key=lambda part: part.host != host)
         for part in parts[:1]:
             try:
                 self._connect(part).close()
@@ -160,17 +156,17 @@ class ArrowDatasetReader:
                     raise
 
     def _iter_part_rows(self) -> Iterator[tuple[PartRows, int]]:
-        for index, part in enumerate(self._dataset.parts):
+        for index, part in enumerate(self.dataset.parts):
             if not part.locations:
                 continue
             # By rows, since the driver has only the size of a part, not the sizes of its batches.
-            count = min(-(-part.nbytes // self._split_bytes), part.num_rows)
+            count = min(-(-part.nbytes // self.split_bytes), part.num_rows)
             bounds = [part.num_rows * number // count for number in range(count + 1)] if count > 1 else []
             for start, stop in pairwise(bounds):
                 yield PartRows(index, part, start, stop), part.nbytes // count
             if not bounds:
                 # The size of a URI's part on another host is not known.
-                yield PartRows(index, part), part.nbytes or self._split_bytes
+                yield PartRows(index, part), part.nbytes or self.split_bytes
 
     def _iter_batches(self, group: Sequence[PartRows]) -> Iterator[tuple[PartRows, RecordBatch]]:
         for rows in group:
@@ -179,7 +175,7 @@ class ArrowDatasetReader:
                     yield rows, batch
 
     def _connect(self, part: DatasetPart) -> DatasetReader:
-        return connect(DatasetLocations(part.locations), schema=self._dataset.part_schema)
+        return connect(DatasetLocations(part.locations), schema=self.dataset.part_schema)
 
 
 def _slice_batches(batches: Iterable[RecordBatch], rows: PartRows) -> Iterator[RecordBatch]:

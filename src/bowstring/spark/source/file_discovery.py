@@ -26,7 +26,7 @@ from bowstring.datasets.manifest import (
     is_data_file_name,
     read_manifest,
 )
-from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, translate_os_error
+from bowstring.errors import InvalidArgumentError, InvalidDataError, MissingFileError, add_location, translate_os_error
 from bowstring.io.local_path import as_folder
 from bowstring.io.store_path import FolderPath, StoreFileStatus, find_relative_name
 from bowstring.spark.folder.partition_values import PartitionValue, infer_partition_schema, parse_partition_folder
@@ -122,12 +122,12 @@ def read_listed_file(
             error,
         ) from None
     problem = None
-    if status.st_size != entry.length_bytes:
-        problem = InvalidDataError(
-            f"{path}: expected {entry.length_bytes} bytes, as in {list_name}, found {status.st_size}"
-        )
+    try:
+        entry.check_size(status.st_size, list_name)
+    except InvalidDataError as error:
+        problem = add_location(error, str(path))
         if not options.tolerates_malformed:
-            raise problem
+            raise problem from None
     if not options.selects(path, status):
         return None
     partition = () if options.recursive_file_lookup else _parse_partition(path.parent, base)

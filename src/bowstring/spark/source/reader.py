@@ -73,52 +73,39 @@ class FileGroup:
         return self.files[0].problem if self.files and self.files[0].entry is None else None
 
 
+@dataclass
 class ArrowReader:
     """Plans the tasks on the driver, and reads their files on the executors."""
 
-    def __init__(
-        self,
-        folders: list[FolderFiles],
-        schema: StructType,
-        options: ReadOptions,
-        filters: RowFilters | None = None,
-        *,
-        is_inferred: bool = False,
-    ) -> None:
-        self._folders = folders
-        self._schema = schema
-        self._options = options
-        self._is_inferred = is_inferred
-        self._filters = filters or RowFilters(schema)
+    folders: list[FolderFiles]
+    schema: StructType
+    options: ReadOptions
+    filters: RowFilters
+    """Of `schema`, and further columns for the conditions."""
+    is_inferred: bool = False
+    """Whether the schema is that of the first file."""
 
     def __getstate__(self) -> dict[str, Any]:
         # The reader is sent with each task, which gets its files with its partition.
-        return {**self.__dict__, "_folders": []}
+        return {**self.__dict__, "folders": []}
 
-    def plan(self, folders: Iterable[FolderFiles] | None = None) -> list[ReadTask]:
-        """Group the batches of the files, in order, into tasks of `split_bytes`; or of all files in `folders`.
+    def plan(self) -> list[ReadTask]:
+        """Group the batches of the files, in order, into tasks of `split_bytes`.
 
         Raises:
             InvalidArgumentError: a file lacks a requested column, or it can't be read as the requested type.
         """
-        if folders is None:
-            folders = (
-                replace(folder, files=tuple(file for file in folder.files if self._may_match(file)))
-                for folder in self._folders
-            )
+        folders = (replace(each, files=tuple(filter(self._may_match, each.files))) for each in self.folders)
         ranges = self._iter_batch_ranges(folders)
         costs = ((batch_range, length_bytes + OPEN_COST_BYTES) for batch_range, length_bytes in ranges)
-        return group_ranges(costs, self._options.split_bytes)
+        return group_ranges(costs, self.options.split_bytes)
 
     def read(self, ranges: Sequence[BatchRange]) -> Iterator[Any]:
         """Yield the batches of a task with Spark's types."""
         with hide_traceback():
             for batch_range in ranges:
                 for batch in self._read_range(batch_range):
-                    rows = self._filters.select_rows(batch)
-                    if self._filters.schema != self._schema:
-                        rows = rows.select(self._schema.names)
-                    yield from split_batch(rows)
+                    yield from split_batch(self.filters.select_rows(batch, self.schema.names))
 
     def _read_range(self, batch_range: BatchRange) -> Iterator[Any]:
         """Yield the batches of a file, with Spark's types and the columns to read.
@@ -132,24 +119,24 @@ class ArrowReader:
             batches = read_batches(
                 path,
                 None if batch_range.stop < 0 else range(batch_range.start, batch_range.stop),
-                [name for name in self._filters.schema.names if name not in batch_range.missing_columns],
-                self._filters,
-                counts_rows=self._options.metadata_column in self._filters.schema.names,
-                returns_problems=self._options.tolerates_malformed,
+                [name for name in self.filters.schema.names if name not in batch_range.missing_columns],
+                self.filters,
+                counts_rows=self.options.metadata_column in self.filters.schema.names,
+                returns_problems=self.options.tolerates_malformed,
             )
         try:
             for file_batch in batches:
                 try:
                     yield self._cast_batch(batch_range, file_batch)
                 except InvalidDataError as problem:
-                    if not self._options.tolerates_malformed:
+                    if not self.options.tolerates_malformed:
                         raise
-                    if self._options.ignore_corrupt_files:
+                    if self.options.ignore_corrupt_files:
                         return
-                    if self._options.has_message_rows:
+                    if self.options.has_message_rows:
                         yield self._cast_batch(batch_range, replace(file_batch, problem=None), str(problem))
         except MissingFileError as error:
-            if self._options.ignore_missing_files:
+            if self.options.ignore_missing_files:
                 return
             raise MissingFileError(
                 f"{path}: was removed after the query was planned, perhaps by an overwrite: load the data again, or "
@@ -172,13 +159,13 @@ class ArrowReader:
         constants = dict(batch_range.partition_values)
         if message is not None:  # one row without columns, to which the cast adds all
             batch, first_row = pa.RecordBatch.from_struct_array(pa.array([{}], pa.struct([]))), None
-            constants[self._options.column_name_of_corrupt_record] = message
-        if self._options.metadata_column in self._filters.schema.names:
+            constants[self.options.column_name_of_corrupt_record] = message
+        if self.options.metadata_column in self.filters.schema.names:
             column = create_metadata_column(batch_range.path, file_batch.index, first_row, batch.num_rows)
-            batch = batch.append_column(self._options.metadata_column, column)
+            batch = batch.append_column(self.options.metadata_column, column)
         location = f"{batch_range.path}, record batch {file_batch.index}"
-        truncate_times = self._filters.truncate_times
-        return cast_batch(batch, self._filters.schema, location, constants=constants, truncate_times=truncate_times)
+        truncate_times = self.filters.truncate_times
+        return cast_batch(batch, self.filters.schema, location, constants=constants, truncate_times=truncate_times)
 
     def _iter_batch_ranges(self, folders: Iterable[FolderFiles]) -> Iterator[tuple[BatchRange, int]]:
         """Yield the batches to read, with the bytes that are read in the time that they take.
@@ -192,26 +179,26 @@ class ArrowReader:
             nonlocal num_described
             num_described += 1
             has_conditions = num_described <= MAX_PLANNED_FOOTERS
-            filters = self._filters if has_conditions else replace(self._filters, conjunctions=())
+            filters = self.filters if has_conditions else replace(self.filters, conjunctions=())
             return describe_file(path, filters, cost_shares)
 
-        for group in iter_file_groups(folders, self._options, describe):
+        for group in iter_file_groups(folders, self.options, describe):
             share = 0.0  # not known
             for file, values, missing_columns in self._iter_files(group):
-                if len(self._filters.schema) - len(missing_columns) == len(group.schema):
+                if len(self.filters.schema) - len(missing_columns) == len(group.schema):
                     share = 1.0
                 description = file.problem or group.description
-                has_conditions = bool(self._filters.conjunctions) and num_described < MAX_PLANNED_FOOTERS
+                has_conditions = bool(self.filters.conjunctions) and num_described < MAX_PLANNED_FOOTERS
                 if description is None and (not share or has_conditions or self._is_split(file, share)):
-                    description = _try_describe(file, self._options, describe)
+                    description = _try_describe(file, self.options, describe)
                     if description is None:
                         continue
                 if isinstance(description, InvalidDataError):
-                    if self._options.has_message_rows:
+                    if self.options.has_message_rows:
                         yield BatchRange(file.path, 0, -1, missing_columns, values, description), 0
                     continue
                 share = share if description is None else description.cost_share
-                for start, stop, length_bytes in _split_file(file, description, int(self._options.split_bytes / share)):
+                for start, stop, length_bytes in _split_file(file, description, int(self.options.split_bytes / share)):
                     yield BatchRange(file.path, start, stop, missing_columns, values), int(length_bytes * share)
 
     def _iter_files(self, group: FileGroup) -> Iterator[tuple[DataFile, tuple[tuple[str, Any], ...], tuple[str, ...]]]:
@@ -227,38 +214,38 @@ class ArrowReader:
     def _is_split(self, file: DataFile, share: float) -> bool:
         """Whether a file of a manifest has to be opened to divide it."""
         entry = file.entry
-        return entry is None or entry.batches is None or entry.length_bytes * share > self._options.split_bytes
+        return entry is None or entry.batches is None or entry.length_bytes * share > self.options.split_bytes
 
     def _may_match(self, file: DataFile) -> bool:
         """Whether the file may have matching rows, by the values of its partition columns."""
-        if not file.partition or not self._filters.conjunctions:
+        if not file.partition or not self.filters.conjunctions:
             return True
-        return self._filters.may_match_values(dict(self._parse_partition_values(file)))
+        return self.filters.may_match_values(dict(self._parse_partition_values(file)))
 
     def _parse_partition_values(self, file: DataFile) -> tuple[tuple[str, Any], ...]:
         """Return the values of the columns to read that are partition columns of a file."""
         texts = {name.lower(): text for name, text in file.partition}
         values = []
-        for field in self._filters.schema.fields if texts else ():
+        for field in self.filters.schema.fields if texts else ():
             text = texts.get(field.name.lower())
             if text is not None:
                 with prefix_errors(f"{file.path}, column {field.name}"):
-                    values.append((field.name, parse_partition_value(text, field.dataType, self._options.time_zone)))
+                    values.append((field.name, parse_partition_value(text, field.dataType, self.options.time_zone)))
         return tuple(values)
 
     def _check_schema(self, group: FileGroup, partition_columns: Sequence[str]) -> tuple[str, ...]:
         """Return the columns to read that files lack. Raise an error if they can't be read as the requested types."""
         from pyspark.sql.types import StructType
 
-        added = {*partition_columns, self._options.metadata_column}
-        if self._options.has_message_rows:
-            added.add(self._options.column_name_of_corrupt_record)
-        requested = StructType([field for field in self._filters.schema.fields if field.name not in added])
+        added = {*partition_columns, self.options.metadata_column}
+        if self.options.has_message_rows:
+            added.add(self.options.column_name_of_corrupt_record)
+        requested = StructType([field for field in self.filters.schema.fields if field.name not in added])
         check_unique_column_names(group.path, group.schema, requested.names)
         missing = find_missing_columns(group.path, group.schema, requested)
-        check_types = check_same_types if self._is_inferred else check_read_conversions
+        check_types = check_same_types if self.is_inferred else check_read_conversions
         check_types(group.path, group.schema, requested)
-        return (*missing, *(name for name in self._filters.schema.names if name in added))
+        return (*missing, *(name for name in self.filters.schema.names if name in added))
 
 
 def iter_file_groups(

@@ -45,7 +45,7 @@ def merge_schemas(schemas: Iterable[tuple[FolderPath, StructType]]) -> StructTyp
     columns: dict[str, tuple[FolderPath, Any]] = {}
     for path, schema in schemas:
         check_unique_column_names(path, schema, schema.names)
-        check_unique_field_names(path, schema)
+        check_read_conversions(path, schema, split_intervals(schema))  # of structs with duplicate names of fields
         for field in schema.fields:
             first_path, first = columns.setdefault(field.name, (path, field))
             if not _is_same_type(first.dataType, field.dataType):
@@ -70,8 +70,7 @@ def select_columns(schema: StructType, paths: Sequence[str]) -> StructType:
     for path in paths:
         name, _, rest = (path, "", "") if path in schema.names else path.partition(".")
         if name not in schema.names:
-            names = ", ".join(map(repr, schema.names))
-            raise NotFoundError(f"option columns: no column is called {name!r}; there are {names}")
+            raise create_missing_error("option columns", [name], schema.names)
         others = inner_paths.setdefault(name, [] if rest else None)
         if (others is None) != (not rest) or (others is None and list(paths).count(path) > 1):
             raise InvalidArgumentError(f"option columns: {name!r} is named twice")
@@ -127,11 +126,6 @@ def check_same_types(path: FolderPath, schema: StructType, inferred: StructType)
             )
 
 
-def check_unique_field_names(path: FolderPath, schema: StructType) -> None:
-    """Raise `InvalidArgumentError` if a struct of the file at `path` has duplicate field names: Spark can't read it."""
-    check_read_conversions(path, schema, split_intervals(schema))
-
-
 def find_missing_columns(path: FolderPath | str, schema: StructType, requested: StructType) -> tuple[str, ...]:
     """Return the names of `requested` columns that the file at `path` lacks.
 
@@ -143,11 +137,16 @@ def find_missing_columns(path: FolderPath | str, schema: StructType, requested: 
     lower = {name.lower() for name in names}
     differing = [name for name in missing if name.lower() in lower]
     if differing:
-        raise NotFoundError(
-            f"{path}: no column is called {', '.join(map(repr, differing))}; there are "
-            f"{', '.join(map(repr, schema.names))}"
-        )
+        raise create_missing_error(path, differing, schema.names)
     return missing
+
+
+def create_missing_error(
+    location: FolderPath | str, missing: Iterable[str], names: Iterable[str], kind: str = "column"
+) -> NotFoundError:
+    """Return the error for columns that are not among `names`."""
+    texts = [", ".join(map(repr, each)) for each in (missing, names)]
+    return NotFoundError(f"{location}: no {kind} is called {texts[0]}; there are {texts[1]}")
 
 
 def check_read_conversions(path: FolderPath | str, schema: StructType, requested: StructType) -> None:
@@ -195,9 +194,7 @@ def _check_struct_fields(source: Any, target: Any, location: str) -> None:
         if counts[field.name] > 1:
             raise InvalidArgumentError(f"{location}: several fields are called {field.name!r}")
         if field.name not in types:
-            raise NotFoundError(
-                f"{location}: no field is called {field.name!r}; there are {', '.join(map(repr, types))}"
-            )
+            raise create_missing_error(location, [field.name], types, "field")
         _check_type_conversion(types[field.name], field.dataType, f"{location}.{field.name}")
 
 

@@ -37,7 +37,6 @@ from bowstring.spark.source.file_discovery import (
     read_listed_file,
 )
 from bowstring.spark.source.planning import ReadPlanner
-from bowstring.spark.source.reader import ArrowReader
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.datasource import ReadLimit
@@ -220,20 +219,15 @@ def _to_read_limit(options: ReadOptions) -> ReadLimit:
 class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a folder: each batch has the new files, up to the limits."""
 
-    @classmethod
-    def parse(cls, planner: ReadPlanner, schema: StructType) -> Self:
-        """Return a reader with the options of a planner. Raises `InvalidArgumentError`."""
+    def __init__(self, planner: ReadPlanner, schema: StructType) -> None:
+        """Create a reader with the options of a planner. Raises `InvalidArgumentError`."""
         check_options(planner.options, "reading a stream")
-        folder = parse_path(planner.options.get("path", ""), parse_storage_options(planner.options))
-        if folder.exists() and not folder.is_dir():
-            raise InvalidArgumentError(f"{folder}: is a file; a stream follows a folder")
-        return cls(folder, planner.files_reader([], schema), ReadOptions.parse(planner.options))
-
-    def __init__(self, folder: FolderPath, reader: ArrowReader, options: ReadOptions) -> None:
-        self._folder = folder
-        self._reader = reader
-        self._options = options
-        self._list = _FileList(folder, options)
+        self._folder = parse_path(planner.options.get("path", ""), parse_storage_options(planner.options))
+        if self._folder.exists() and not self._folder.is_dir():
+            raise InvalidArgumentError(f"{self._folder}: is a file; a stream follows a folder")
+        self._reader = planner.files_reader([], schema)
+        self._options = self._reader.options
+        self._list = _FileList(self._folder, self._options)
         self._names_available_now: frozenset[str] | None = None
         self._last_offset = StreamOffset()
 
@@ -294,7 +288,7 @@ class ArrowStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             folder = FolderFiles(self._folder, tuple(replace(file, entry=None) for file in listed))
         else:
             folder = FolderFiles(self._folder, listed, files)
-        return [InputPartition(task.ranges) for task in self._reader.plan([folder])]
+        return [InputPartition(task.ranges) for task in replace(self._reader, folders=[folder]).plan()]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the batches of a partition with Spark's types."""

@@ -4,16 +4,16 @@ manifest lists the committed attempts.
 By default, the files are uncompressed and 64-byte aligned, so that they can be mapped. Partitions without rows have no
 file.
 
-Spark creates a writer for each batch of a stream, and another one for its commit, in another process. So the tasks
-report the job and the query, whose last batch is in the manifest: a batch that Spark repeats after a failure, because
-the driver ended between our commit and its own, is recognized and has no effect.
+Spark creates a writer for each batch of a streaming query, and another one for its commit, in another process. So the
+tasks report the job and the query, whose last batch is in the manifest: a batch that Spark repeats after a failure,
+because the driver ended between our commit and its own, is recognized and has no effect.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
@@ -71,11 +71,6 @@ class StreamCommitMessage(TaskCommitMessage):
 class ArrowWriter(DataSourceArrowWriter):
     """Writes a DataFrame to a folder. Created on the driver; pickled for the tasks and for the commit."""
 
-    @classmethod
-    def parse(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Self:
-        """Return a writer with these options. Raises `InvalidArgumentError` for others."""
-        return cls(*_parse_target(options, "writing", overwrite=overwrite), schema)
-
     def __init__(self, folder: FolderPath, mode: SaveMode, options: WriteOptions, schema: StructType) -> None:
         check_no_interval_columns(schema, _INTERVAL_ADVICE)
         self.job = FolderJob.begin(folder, schema, mode, options)
@@ -104,11 +99,6 @@ class ArrowWriter(DataSourceArrowWriter):
 
 class ArrowStreamWriter(DataSourceStreamArrowWriter):
     """Writes the batches of a streaming query to a folder, each of them once."""
-
-    @classmethod
-    def parse(cls, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> Self:
-        """Return a writer with these options. Raises `InvalidArgumentError` for others."""
-        return cls(*_parse_target(options, "writing a stream", overwrite=overwrite), schema)
 
     def __init__(self, folder: FolderPath, mode: SaveMode, options: WriteOptions, schema: StructType) -> None:
         check_no_interval_columns(schema, _INTERVAL_ADVICE)
@@ -157,9 +147,10 @@ class ArrowStreamWriter(DataSourceStreamArrowWriter):
         return None, ""
 
 
-def _parse_target(
+def parse_target(
     options: Mapping[str, str], action: Action, *, overwrite: bool
 ) -> tuple[FolderPath, SaveMode, WriteOptions]:
+    """Return the arguments of a writer before the schema. Raises `InvalidArgumentError` for other options."""
     check_options(options, action)
     folder = parse_path(options.get("path", ""), parse_storage_options(options))
     return folder, parse_save_mode(options, overwrite=overwrite), WriteOptions.parse(options)
