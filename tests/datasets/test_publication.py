@@ -186,7 +186,7 @@ receive()
             dataset.read_all()
 
 
-@pytest.mark.parametrize("step", ["put", "commit_attempts", "publish"])
+@pytest.mark.parametrize("step", ["put", "publish"])
 def test_a_process_that_is_killed_while_it_publishes_leaves_nothing_or_all(token: str, step: str) -> None:
     code = f"""{SETUP}
 import os

@@ -6,7 +6,6 @@ A description is small. It can be pickled or written as JSON, and `bowstring.con
 from __future__ import annotations
 
 import base64
-import io
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,7 +40,9 @@ from bowstring.errors import (
     format_count,
     prefix_errors,
 )
-from bowstring.ipc.api import new_stream, open_stream
+from bowstring.ipc.api import open_stream
+from bowstring.ipc.message import END_OF_STREAM, frame_message
+from bowstring.ipc.stream import Encoder
 from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.kernels.list_lengths import NO_LISTS, ListLengthBounds, ListLengths, count_list_levels
 from bowstring.layouts.indexing import to_integer
@@ -532,9 +533,8 @@ class Dataset:
 
 
 def _encode_schema(schema: Schema) -> str:
-    stream = io.BytesIO()
-    new_stream(stream, schema).close()
-    return base64.b64encode(stream.getvalue()).decode("ascii")
+    message = frame_message(Encoder(schema).encode_schema_message().metadata)
+    return base64.b64encode(message + END_OF_STREAM).decode("ascii")
 
 
 def _decode_schema(text: str) -> Schema:

@@ -15,7 +15,6 @@ import os
 import re
 import secrets
 import stat
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -47,6 +46,8 @@ from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import (
+    FolderFinder,
+    StoredTable,
     index_part,
     open_region_reader,
     store_in_regions,
@@ -264,14 +265,16 @@ def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None 
     True
     """
     token = secrets.token_hex(16)
-    regions, num_rows = to_regions(source, f"share-{token}", copy, arena)
-    if num_rows is None:
-        with ExitStack() as stack:
-            for region in regions:
-                stack.enter_context(region)
-            num_rows = sum(index_part(region).num_rows for region in regions)
-            stack.pop_all()
-    return SharedTableHandle(regions, num_rows, token)
+    stored = to_regions(source, f"share-{token}", copy, arena)
+    with ExitStack() as stack:
+        for region in stored.regions:
+            stack.enter_context(region)
+        if isinstance(source, SharedTableHandle):
+            num_rows = source.num_rows
+        else:
+            num_rows = sum(stored.row_counts or (index_part(region).num_rows for region in stored.regions))
+        stack.pop_all()
+    return SharedTableHandle(stored.regions, num_rows, token)
 
 
 def to_regions(
@@ -279,29 +282,26 @@ def to_regions(
     name: str,
     copy: bool | None = None,
     arena: Arena | None = None,
-    spill_folders: Sequence[str] = (),
-) -> tuple[tuple[Region, ...], int | None]:
-    """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`. If
-    memory is short, the rest is copied to unnamed files in one of `spill_folders`, if there are any.
+    find_folders: FolderFinder | None = None,
+) -> StoredTable:
+    """Return the regions of a source; batches are copied, as by `share`. If memory is short, the rest is copied to
+    unnamed files in one of the folders that `find_folders` returns.
     """
     if isinstance(source, str | os.PathLike):
         source = source if is_path(source) and is_arrow(source) else open_batches(source)
     if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
             raise WouldCopyError(_format_copy_required_error(source))
-        return store_in_regions(source, name, arena, spill_folders)
-    regions, num_rows = _open_regions(source)
+        return store_in_regions(source, name, arena, find_folders)
+    if isinstance(source, SharedTableHandle):
+        regions = source.open_regions()
+    else:
+        regions = (source.duplicate() if isinstance(source, Region) else Region.from_file(source),)
     if not copy:
-        return regions, num_rows
+        return StoredTable(regions)
     with ExitStack() as stack:
         tables = [open_region_reader(stack.enter_context(region)).read_all() for region in regions]
-        return store_in_regions(concat_tables(tables), name, arena, spill_folders)
-
-
-def _open_regions(source: str | os.PathLike[str] | Region | SharedTableHandle) -> tuple[tuple[Region, ...], int | None]:
-    if isinstance(source, SharedTableHandle):
-        return source.open_regions(), source.num_rows
-    return (source.duplicate() if isinstance(source, Region) else Region.from_file(source),), None
+        return store_in_regions(concat_tables(tables), name, arena, find_folders)
 
 
 def _format_copy_required_error(source: BatchesLike) -> str:

@@ -203,7 +203,7 @@ class AgentDatasets(Closable):
             # Later than the one before, even in the same tick: the newest with a name counts.
             self._last_monotonic_s = max(time.monotonic(), math.nextafter(self._last_monotonic_s, math.inf))
             dataset.monotonic_s = self._last_monotonic_s
-        dataset.publication = publication
+        dataset.publication, dataset.is_complete = publication, True
         self._is_recorded = False
         dataset.is_detached = publication.lifetime == "detached"
         return dataset.expiry_time
@@ -235,8 +235,8 @@ class AgentDatasets(Closable):
         return {"summary": summary, "description": publication.description}
 
     def list_published(self, name_or_id: str | None = None) -> list[dict[str, Any]]:
-        """Return the fields of `PublishedSummary` and `Publication`, but for the description, of each published data set,
-        or of those with an ID or a name.
+        """Return the fields of `PublishedSummary`, and of `Publication` without the description, of each published data
+        set, or of those with an ID or a name.
         """
         readers = self._count_readers()
         return [

@@ -266,6 +266,7 @@ class AgentClient(Closable):
         """Connect, and return the reply to the first request: an agent that is about to end does not answer it."""
         deadline, launches = Deadline(timeout_s), 0
         while True:
+            # Not without looking: a connection to a process of another user can wait until its queue has space.
             address = _find_agent_address(name)
             try:
                 channel = BlockingChannel.dial(
@@ -336,23 +337,30 @@ class AgentClient(Closable):
         attempt: tuple[int, int],
         region: Region,
         *,
-        rows: int,
+        num_rows: int,
         ttl_s: float = DEFAULT_TTL_S,
         is_temporary: bool = False,
     ) -> AttemptLocation:
         """Pass on the memory of one attempt (partition index, attempt ID). Return where it can be read once it is
-        committed. If it is temporary, the data set ends with this connection unless it is published before.
+        committed. If it is temporary, it needs no commit, and the data set ends with this connection unless it is
+        published before.
 
         Raises `InvalidArgumentError` if the data set is complete or dropped already.
         """
-        index = self._channel.export(region).index
-        request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
         key = self._key
-        request["needs_commit"] = key is None or key.is_local or key.access is not None
-        request["is_detached"] = key is not None and key.is_detached
-        request["is_temporary"] = is_temporary
-        uris = read_list(self._request(request), "locations", str, _SUBJECT)
-        return AttemptLocation(uris, self.control_uri)
+        request = {
+            "op": "put",
+            "dataset": dataset,
+            "attempt": attempt,
+            "region": self._channel.export(region).index,
+            "num_rows": num_rows,
+            "ttl_s": ttl_s,
+            # Agents of other hosts that can't be reached from here are never told which attempts to keep.
+            "needs_commit": not is_temporary and (key is None or key.is_local or key.access is not None),
+            "is_detached": key is not None and key.is_detached,
+            "is_temporary": is_temporary,
+        }
+        return AttemptLocation(read_list(self._request(request), "locations", str, _SUBJECT), self.control_uri)
 
     def find_missing(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
         """Return the partitions whose attempts the agent lacks. Raises `NotFoundError` if it has no such data set."""

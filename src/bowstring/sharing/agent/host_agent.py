@@ -256,7 +256,7 @@ class HostAgent(Closable):
         locations = self.datasets.put(
             str(request["dataset"]),
             (int(index), int(attempt)),
-            index_partition(request["region"], request["rows"]),
+            index_partition(request["region"], request["num_rows"]),
             ttl_s=float(request["ttl_s"]),
             needs_commit=bool(request["needs_commit"]),
             is_detached=bool(request["is_detached"]),

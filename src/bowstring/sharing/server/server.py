@@ -219,7 +219,7 @@ class Server(Closable):
         self._acceptors[0].uri_for_ticket(name)  # check the name before copying
         if isinstance(source, DeviceTable):
             return self.add_parts(name, *source.to_parts(name))
-        parts = [index_part(region) for region in to_regions(source, name, copy)[0]]
+        parts = [index_part(region) for region in to_regions(source, name, copy).regions]
         # Further files are opened again for each client that does not have them, so that any number can be served.
         if isinstance(source, str | os.PathLike) and not copy and len(self.names) >= _MAX_OPEN_FILES:
             for part in parts:
