@@ -12,7 +12,6 @@ dropped or its process ends, and every attached table.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import stat
 from contextlib import ExitStack
@@ -40,7 +39,6 @@ from bowstring.io.fsspec_store import is_path
 from bowstring.ipc.api import BatchesLike, as_schema_and_batches
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
-from bowstring.layouts.base import short_repr
 from bowstring.memory.arena import Arena
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
@@ -53,7 +51,6 @@ from bowstring.sharing.stored_parts import (
     store_in_regions,
 )
 
-_TOKEN = re.compile("[0-9a-f]{32}")
 MAX_REGIONS = 1 << 10
 """The maximum number of regions of a handle."""
 
@@ -67,12 +64,6 @@ class _RegionReference:
     inode: int
     size_bytes: int
     modified_ns: int
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether all values are valid integers."""
-        numbers = (self.descriptor, self.device, self.inode, self.size_bytes, self.modified_ns)
-        return all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
 
     @classmethod
     def from_region(cls, region: Region) -> _RegionReference:
@@ -208,8 +199,6 @@ class SharedTableHandle(Closable):
         return (self._process, self._references, self._token, self.num_rows)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        if not _is_valid_state(state):
-            raise InvalidDataError(f"a handle was altered on its way: {short_repr(state)}")
         self._regions, self._is_closed = None, False
         self._process, self._references, self._token, self.num_rows = state
 
@@ -219,24 +208,6 @@ class SharedTableHandle(Closable):
         return f"<bowstring.sharing.SharedTableHandle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
 
     _repr_html_ = source_to_html
-
-
-def _is_valid_state(state: Any) -> bool:
-    """Whether a value is a valid state of `SharedTableHandle.__getstate__`."""
-    if not isinstance(state, tuple) or len(state) != 4:
-        return False
-    process, references, token, num_rows = state
-    return (
-        isinstance(process, ProcessIdentity)
-        and (type(process.pid), type(process.start_ticks), type(process.host)) == (int, int, str)
-        and isinstance(references, tuple)
-        and 0 < len(references) <= MAX_REGIONS
-        and all(isinstance(reference, _RegionReference) and reference.is_valid for reference in references)
-        and isinstance(token, str)
-        and _TOKEN.fullmatch(token) is not None
-        and type(num_rows) is int
-        and num_rows >= 0
-    )
 
 
 TableSource: TypeAlias = BatchesLike | str | os.PathLike[str] | Region | SharedTableHandle

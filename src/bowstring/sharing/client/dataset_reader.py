@@ -419,12 +419,7 @@ class DatasetReader(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return _unpickle_dataset_reader, (
-            self._parts,
-            self.schema,
-            self._options,
-            self._column_indices,
-        )
+        return DatasetReader, (self._parts, self.schema, self._options, None, self._column_indices)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)
@@ -571,16 +566,6 @@ _Opened: TypeAlias = Connection | _OpenFile
 _Batches: TypeAlias = Stream | _OpenFile | _SelectedColumns
 _LocationErrors: TypeAlias = dict[int, dict[PartRequest | FileRequest, BowstringError]]
 """Why locations of a part can't be used, by the index of the part."""
-
-
-def _unpickle_dataset_reader(
-    parts: tuple[PartRequests, ...],
-    schema: Schema,
-    options: ConnectionOptions,
-    column_indices: tuple[int, ...] | None,
-) -> DatasetReader:
-    """Return the data set that was pickled. Raises as `connect`."""
-    return DatasetReader(parts, schema, options, None, column_indices)
 
 
 def with_shared_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
