@@ -53,7 +53,7 @@ def _published(batch: Any) -> Iterator[tuple[Dataset, str]]:
         for number in range(_PARTS):
             region, rows = store_in_region(bs.record_batch(batch))
             with region:
-                uris = agent.put(name, (number, 0), region, rows=rows).uris
+                uris = agent.put(name, (number, 0), region, num_rows=rows).uris
                 parts.append(DatasetPart(rows, region.size_bytes, uris[:1]))
             remote_uris.append(next(uri for uri in uris if uri.startswith("tcp:")))
         missing = agent.commit_attempts(name, dict.fromkeys(range(_PARTS), 0))

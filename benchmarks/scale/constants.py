@@ -98,7 +98,7 @@ class Agent:
     def put(self, number: int, name: str, client: AgentClient | None = None) -> AttemptLocation:
         """Pass a small partition to the agent."""
         with Region.copy_of([self._content]) as region:
-            return (client or self.client).put(name, (number, 0), region, rows=self._num_rows)
+            return (client or self.client).put(name, (number, 0), region, num_rows=self._num_rows)
 
     def put_as_task(self, number: int, name: str) -> AttemptLocation:
         """Pass a small partition to the agent over a new connection."""
@@ -211,7 +211,7 @@ def _measure_description(locations: list[AttemptLocation]) -> tuple[float, float
 def _measure_tcp(agent: Agent) -> Cost:
     region, rows = store_in_region(bs.table({"a": np.zeros(_PART_BYTES // 8)}))
     with region:
-        uris = agent.client.put("large", (0, 0), region, rows=rows).uris
+        uris = agent.client.put("large", (0, 0), region, num_rows=rows).uris
     agent.commit("large", 1)
     (uri,) = [uri for uri in uris if uri.startswith("tcp:")]
     return agent.measure(lambda: read_parts([uri]))

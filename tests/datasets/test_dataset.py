@@ -90,7 +90,7 @@ def test_a_description_survives_json_and_pickling(served: Dataset) -> None:
         ({"parts": [3]}, "rows: expected int"),
         ({"parts": [{"rows": True, "bytes": 0, "locations": []}]}, "rows: expected int"),
         ({"parts": [{"rows": -1, "bytes": 0, "locations": []}]}, "expected a part's rows"),
-        ({"parts": [{"rows": 1, "bytes": 0, "locations": [3]}]}, "expected a part's rows"),
+        ({"parts": [{"rows": 1, "bytes": 0, "locations": [3]}]}, "locations: expected a list of str"),
         ({"parts": [{"rows": 1, "bytes": 0, "locations": [], "host": 3}]}, "expected a part's rows"),
     ],
 )

@@ -71,7 +71,7 @@ def test_all_batches_of_a_long_stream_arrive(
 
 def test_all_batches_of_a_long_partition_arrive_from_a_host_agent(region: Region) -> None:
     with AgentClient.open(AgentKey.create()) as agent:
-        uri = agent.put("d", (0, 0), region, rows=BATCHES).uris[0]
+        uri = agent.put("d", (0, 0), region, num_rows=BATCHES).uris[0]
         agent.commit_attempts("d", {0: 0})
         with bs.connect(uri) as dataset:
             assert [number for batch in dataset for number in batch[LAST].to_pylist()] == list(range(BATCHES))

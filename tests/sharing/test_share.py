@@ -580,40 +580,6 @@ def test_dictionaries_and_single_batches_stay_in_one_region(parted: bs.Table) ->
             assert bs.attach(handle) == table
 
 
-def test_an_altered_handle_is_an_error() -> None:
-    with bs.share(example_table()) as handle:
-        process, places, token, rows = handle.__getstate__()
-        place = places[0]
-        altered: list[Any] = [
-            None,
-            (),
-            (process, places, token),
-            (None, places, token, rows),
-            (process, None, token, rows),
-            (process, (), token, rows),
-            (process, (7,), token, rows),
-            (process, places * 10_000, token, rows),
-            (process, (replace(place, descriptor="../../../../etc/passwd"),), token, rows),
-            (process, (replace(place, descriptor=-1),), token, rows),
-            (process, (replace(place, size_bytes=1 << 70),), token, rows),
-            (process, places, "", rows),
-            (process, places, 5, rows),
-            (process, places, "/", rows),
-            (process, places, token, -1),
-            (process, places, token, "3"),
-            (replace(process, pid="1/../self"), places, token, rows),
-            (replace(process, pid=0), places, token, rows),
-        ]
-        for state in altered:
-            copy = bs.sharing.SharedTableHandle.__new__(bs.sharing.SharedTableHandle)
-            with pytest.raises((InvalidDataError, ConnectionLostError)):
-                copy.__setstate__(state)
-                bs.attach(copy)
-        copy = bs.sharing.SharedTableHandle.__new__(bs.sharing.SharedTableHandle)
-        copy.__setstate__((process, places, token, rows))
-        assert bs.attach(copy) == example_table()
-
-
 WITHOUT_MEMFD = """
 import io, os, sys
 del os.memfd_create

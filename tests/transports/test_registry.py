@@ -14,8 +14,7 @@ import pytest
 from bowstring.entry_points import EntryPointGroup
 from bowstring.errors import InvalidArgumentError
 from bowstring.memory import device
-from bowstring.sharing.client.connect import CONNECTORS
-from bowstring.sharing.dataset_locations import sort_by_distance
+from bowstring.sharing.dataset_locations import CONNECTORS, sort_by_distance
 from bowstring.transports import registry
 from bowstring.transports.registry import TRANSPORT_ENTRY_POINTS
 from bowstring.transports.sockets.unix import UnixTransport

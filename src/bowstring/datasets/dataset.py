@@ -6,14 +6,13 @@ A description is small. It can be pickled or written as JSON, and `bowstring.con
 from __future__ import annotations
 
 import base64
-import io
 import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
@@ -41,18 +40,22 @@ from bowstring.errors import (
     format_count,
     prefix_errors,
 )
-from bowstring.ipc.api import new_stream, open_stream
+from bowstring.ipc.api import open_stream
+from bowstring.ipc.message import END_OF_STREAM, frame_message
+from bowstring.ipc.stream import Encoder
 from bowstring.kernels.filters import FiltersLike, parse_filters
 from bowstring.kernels.list_lengths import NO_LISTS, ListLengthBounds, ListLengths, count_list_levels
 from bowstring.layouts.indexing import to_integer
 from bowstring.sharing.client.connect import connect
 from bowstring.sharing.dataset_locations import hide_secrets, sort_by_distance
+from bowstring.sharing.json_fields import read_field, read_list
 from bowstring.sharing.uris import parse_scheme
 
 _FORMAT = "bowstring-dataset"
 # Of the JSON; readers reject others.
 _FORMAT_VERSION = 1
-_FieldType = TypeVar("_FieldType")
+_ERROR = "data set", InvalidDataError
+"""The subject and the class of errors of malformed descriptions."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)
@@ -485,17 +488,17 @@ class Dataset:
             description = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise InvalidDataError(f"data set: expected JSON: {error}") from None
-        header = (_read_field(description, "format", str), _read_field(description, "version", int))
+        header = (read_field(description, "format", str, *_ERROR), read_field(description, "version", int, *_ERROR))
         if header != (_FORMAT, _FORMAT_VERSION):
             raise InvalidDataError(f"data set: expected {_FORMAT!r}, version {_FORMAT_VERSION}, found {header}")
-        schema = _decode_schema(_read_field(description, "schema", str))
-        parts = [_parse_part(part, schema) for part in _read_field(description, "parts", list)]
+        schema = _decode_schema(read_field(description, "schema", str, *_ERROR))
+        parts = [_parse_part(part, schema) for part in read_field(description, "parts", list, *_ERROR)]
         columns = description.get("columns")
         if columns is not None and not (isinstance(columns, list) and all(_is_index(n, len(schema)) for n in columns)):
             raise InvalidDataError(
                 f"data set: columns: expected indices below {len(schema)} or null, found {columns!s:.80}"
             )
-        return Dataset(_read_field(description, "name", str), schema, parts, columns)
+        return Dataset(read_field(description, "name", str, *_ERROR), schema, parts, columns)
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Dataset):
@@ -530,9 +533,8 @@ class Dataset:
 
 
 def _encode_schema(schema: Schema) -> str:
-    stream = io.BytesIO()
-    new_stream(stream, schema).close()
-    return base64.b64encode(stream.getvalue()).decode("ascii")
+    message = frame_message(Encoder(schema).encode_schema_message().metadata)
+    return base64.b64encode(message + END_OF_STREAM).decode("ascii")
 
 
 def _decode_schema(text: str) -> Schema:
@@ -543,10 +545,10 @@ def _decode_schema(text: str) -> Schema:
 
 
 def _parse_part(part: Any, schema: Schema) -> DatasetPart:
-    num_rows, nbytes = _read_field(part, "rows", int), _read_field(part, "bytes", int)
-    locations = tuple(_read_field(part, "locations", list))
+    num_rows, nbytes = read_field(part, "rows", int, *_ERROR), read_field(part, "bytes", int, *_ERROR)
+    locations = read_list(part, "locations", str, *_ERROR)
     host = part.get("host")
-    if num_rows < 0 or nbytes < 0 or not all(isinstance(uri, str) for uri in (*locations, host or "")):
+    if num_rows < 0 or nbytes < 0 or not isinstance(host, str | None):
         raise InvalidDataError(f"data set: expected a part's rows, bytes, locations and host, found {part!s:.80}")
     return DatasetPart(num_rows, nbytes, locations, host, parse_list_lengths(part.get("list_lengths", ()), schema))
 
@@ -572,14 +574,6 @@ def has_bounds(data_type: DataType, bounds: ListLengthBounds) -> bool:
         pair == NO_LISTS or (all(_is_index(length, 1 << 63) for length in pair) and pair[0] <= pair[1])
         for pair in bounds
     )
-
-
-def _read_field(value: object, name: str, kind: type[_FieldType]) -> _FieldType:
-    """Return a field of a JSON object. Raises `InvalidDataError` unless it has this type."""
-    field = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(field, kind) or isinstance(field, bool):
-        raise InvalidDataError(f"data set: {name}: expected {kind.__name__}, found {field!s:.80}")
-    return field
 
 
 def _is_index(value: object, length: int) -> bool:

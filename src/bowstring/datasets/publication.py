@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack
+from functools import partial
 
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.published_dataset import (
@@ -13,16 +13,17 @@ from bowstring.datasets.published_dataset import (
     describe_publication,
     end_predecessors,
 )
+from bowstring.datatypes.schema import Schema
 from bowstring.errors import MissingFileError
-from bowstring.kernels.list_lengths import ListLengthCollector, ListLengths
+from bowstring.kernels.list_lengths import ListLengthCollector, ListLengths, count_list_levels
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.client import DEFAULT_TTL_S, AgentClient, AgentKey
 from bowstring.sharing.agent.directory import open_detached_agent
 from bowstring.sharing.agent.memory_budget import find_spill_folders
 from bowstring.sharing.agent.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
 from bowstring.sharing.processes import ProcessIdentity
-from bowstring.sharing.share import SharedTableHandle, TableSource, to_regions
-from bowstring.sharing.stored_parts import index_part, open_region_reader
+from bowstring.sharing.share import TableSource, to_regions
+from bowstring.sharing.stored_parts import FolderFinder, StoredTable, open_region_reader
 
 _agent_keys: dict[ProcessIdentity, AgentKey] = {}
 
@@ -69,20 +70,22 @@ def publish(
     """
     check_lifetime(lifetime, ttl_s)
     dataset_id = create_dataset_id(name)
-    spill_folders = find_spill_folders() if spill_folder is None else [_check_folder(spill_folder)]
+    find_folders = find_spill_folders if spill_folder is None else partial(list, [_check_folder(spill_folder)])
     with ExitStack() as stack:
-        regions = [stack.enter_context(region) for region in _to_fixed_regions(source, dataset_id, spill_folders)]
-        schema = open_region_reader(regions[0]).schema
-        list_lengths = [_find_list_lengths(region) for region in regions]
+        stored = _store_in_fixed_regions(source, dataset_id, find_folders)
+        regions = [stack.enter_context(region) for region in stored.regions]
+        schema = stored.schema
+        if schema is None or any(map(count_list_levels, schema.types)):
+            contents = [_count_rows_and_lists(region) for region in regions]
+        else:  # written here, without lists: nothing has to be read
+            contents = [(schema, num_rows, ()) for num_rows in stored.row_counts]
         agent = stack.enter_context(_open_agent(lifetime))
         parts = []
-        for index, region in enumerate(regions):
-            num_rows = index_part(region).num_rows
+        for index, (region, (_, num_rows, list_lengths)) in enumerate(zip(regions, contents, strict=True)):
             # Temporary: if this process ends before `agent.publish`, the agent drops the parts with its connection.
-            location = agent.put(dataset_id, (index, 0), region, rows=num_rows, ttl_s=ttl_s, is_temporary=True)
-            host, lengths = os.uname().nodename, list_lengths[index]
-            parts.append(DatasetPart(num_rows, region.size_bytes, location.uris, host, lengths))
-        agent.commit_attempts(dataset_id, dict.fromkeys(range(len(parts)), 0))
+            uris = agent.put(dataset_id, (index, 0), region, num_rows=num_rows, ttl_s=ttl_s, is_temporary=True).uris
+            parts.append(DatasetPart(num_rows, region.size_bytes, uris, os.uname().nodename, list_lengths))
+        schema, *_ = contents[0]
         publication = describe_publication(Dataset(name or DEFAULT_NAME, schema, parts), lifetime)
         expires_at = agent.publish(dataset_id, publication)
     control = LocalDatasetControl(agent.address, dataset_id)
@@ -92,24 +95,27 @@ def publish(
     return dataset
 
 
-def _to_fixed_regions(source: TableSource, name: str, spill_folders: Sequence[str]) -> tuple[Region, ...]:
-    """Return sealed regions; files of others are copied."""
-    is_copied = not isinstance(source, str | os.PathLike | Region | SharedTableHandle)
-    regions, _ = to_regions(source, name, spill_folders=spill_folders)
-    if is_copied or all(region.is_sealed for region in regions):
-        return regions
-    for region in regions:
+def _store_in_fixed_regions(source: TableSource, name: str, find_folders: FolderFinder) -> StoredTable:
+    """Return the regions of a source, sealed ones; files of others are copied."""
+    stored = to_regions(source, name, find_folders=find_folders)
+    # Regions that were written here may be unnamed files.
+    if stored.schema is not None or all(region.is_sealed for region in stored.regions):
+        return stored
+    for region in stored.regions:
         region.close()
-    return to_regions(source, name, copy=True, spill_folders=spill_folders)[0]
+    return to_regions(source, name, copy=True, find_folders=find_folders)
 
 
-def _find_list_lengths(region: Region) -> ListLengths:
-    """Return the lengths of the lists in a region. Only their offsets are read. Raises `InvalidDataError`."""
+def _count_rows_and_lists(region: Region) -> tuple[Schema, int, ListLengths]:
+    """Return the schema and the number of rows of a region, and the lengths of its lists, of which only the offsets are
+    read. Raises `InvalidDataError`.
+    """
     reader = open_region_reader(region)
-    collector = ListLengthCollector(reader.schema.types)
-    for batch in reader if collector.list_lengths else ():
+    collector, num_rows = ListLengthCollector(reader.schema.types), 0
+    for batch in reader:
+        num_rows += batch.num_rows
         collector.add(batch.column)
-    return collector.list_lengths
+    return reader.schema, num_rows, collector.list_lengths
 
 
 def _check_folder(folder: str | os.PathLike[str]) -> str:

@@ -228,12 +228,12 @@ def open_published(name: str, timeout_s: float = DEFAULT_TIMEOUT_S) -> Published
     (2, [1, 2])
     """
     address, entry = find_published(name, timeout_s)
-    dataset_id, publication = entry.summary.id, entry.publication
-    dataset = Dataset.from_json(decompress_description(publication.description))
+    dataset_id = entry.summary.id
+    dataset = Dataset.from_json(decompress_description(entry.description))
     control: DatasetControl = LocalDatasetControl(address, dataset_id)
-    if entry.access is not None and publication.control_uris:
+    if entry.access is not None and entry.control_uris:
         agents = AgentGroup(AgentKey.of_others(address, entry.access))
-        control = RemoteDatasetControl(agents, publication.control_uris, dataset_id)
+        control = RemoteDatasetControl(agents, entry.control_uris, dataset_id)
     return PublishedDataset(dataset.name, dataset.schema, dataset.parts, dataset_id, entry.summary.expires_at, control)
 
 

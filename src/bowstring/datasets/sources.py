@@ -19,7 +19,7 @@ from bowstring.io.store_path import StorePath
 from bowstring.ipc.file import FileReader
 from bowstring.kernels.list_lengths import ListLengthCollector, ListLengths, count_list_levels
 from bowstring.sharing.client.connect import connect
-from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets, is_shared_memory
+from bowstring.sharing.dataset_locations import DatasetLocations, find_location_kind, hide_secrets, is_shared_memory
 
 DatasetSource: TypeAlias = "Dataset | str | os.PathLike[str] | DatasetLocations | Iterable[str | os.PathLike[str]]"
 """A data set or its JSON, the path of a file or folder, a URL, the URI or locations of a served data set, or several of
@@ -77,8 +77,10 @@ def _describe(
     source: str | os.PathLike[str] | DatasetLocations, storage_options: Mapping[str, Any] | None
 ) -> Iterator[tuple[Schema, DatasetPart]]:
     """Yield the parts of one source, with their schemas."""
-    if isinstance(source, DatasetLocations) or (isinstance(source, str) and "want_data=" in source):
-        yield describe_served(source if isinstance(source, DatasetLocations) else DatasetLocations.parse(source))
+    if isinstance(source, DatasetLocations):
+        yield describe_served(source)
+    elif isinstance(source, str) and find_location_kind(source) == "server":
+        yield describe_served(DatasetLocations.parse(source))
     else:
         for file in list_files(with_storage_options(source, storage_options)):
             yield _describe_file(file)

@@ -1,4 +1,6 @@
-"""The states of a stream («Server Sequence», «Client Sequence»): transition tables and their diagrams.
+"""The states of a stream («Server Sequence», «Client Sequence»): transition tables.
+
+docs/explanation/dissociated.md has their diagrams, with the meaning of each state.
 
 Every state change goes through `StateMachine.apply`, so a transition that is not in the tables can't happen.
 """
@@ -49,7 +51,6 @@ class TransitionTable:
     name: str
     initial: StreamState
     transitions: Mapping[tuple[StreamState, StreamAction], StreamState]
-    descriptions: Mapping[StreamState, str]
 
 
 def _add_failure_transitions(
@@ -85,14 +86,6 @@ SERVER_STREAM = TransitionTable(
             (StreamState.COMPLETE, StreamAction.FREE_DATA): StreamState.COMPLETE,
         }
     ),
-    {
-        StreamState.WAITING: "waits for want_data",
-        StreamState.STREAMING: "sends metadata and bodies",
-        StreamState.LEASED: "keeps memory alive for the client",
-        StreamState.COMPLETE: "all addresses are freed",
-        StreamState.LOST: "the client disconnected: all leases end",
-        StreamState.FAILED: "the client violated the protocol",
-    },
 )
 
 CLIENT_METADATA_STREAM = TransitionTable(
@@ -108,14 +101,6 @@ CLIENT_METADATA_STREAM = TransitionTable(
             (StreamState.ENDING, StreamAction.ALL_PAIRED): StreamState.COMPLETE,
         }
     ),
-    {
-        StreamState.WAITING: "no request sent",
-        StreamState.STREAMING: "receives metadata messages",
-        StreamState.ENDING: "end received, earlier messages are missing",
-        StreamState.COMPLETE: "all messages received: the connection may close",
-        StreamState.LOST: "the server disconnected before the end",
-        StreamState.FAILED: "the server violated the protocol",
-    },
 )
 
 CLIENT_BODY_STREAM = TransitionTable(
@@ -132,14 +117,6 @@ CLIENT_BODY_STREAM = TransitionTable(
             (StreamState.LEASED, StreamAction.ALL_FREED): StreamState.COMPLETE,
         }
     ),
-    {
-        StreamState.WAITING: "no request sent",
-        StreamState.STREAMING: "receives bodies, may free addresses",
-        StreamState.LEASED: "all bodies received, uses the server's memory",
-        StreamState.COMPLETE: "all addresses are freed",
-        StreamState.LOST: "the server disconnected before all addresses were freed",
-        StreamState.FAILED: "the server violated the protocol",
-    },
 )
 
 

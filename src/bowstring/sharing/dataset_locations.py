@@ -11,9 +11,10 @@ import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 from bowstring.dissociated.uri import StreamURI
+from bowstring.entry_points import EntryPointGroup
 from bowstring.errors import (
     AccessDeniedError,
     BowstringError,
@@ -22,15 +23,41 @@ from bowstring.errors import (
     InvalidArgumentError,
     NotFoundError,
 )
+from bowstring.io.fsspec_store import is_store_scheme
 from bowstring.redaction import redact
 from bowstring.sharing.uris import parse_scheme
-from bowstring.transports.registry import find_transport
+from bowstring.transports.registry import TRANSPORTS, find_transport
 
 # Each may be tried in turn; a server has one location for each of its addresses.
 MAX_LOCATIONS = 64
 _FILE_DISTANCE = 25.0
 """Further away than memory of the host, nearer than the network."""
 _URI = re.compile(r"[^\s]+")
+
+
+LocationKind: TypeAlias = Literal["server", "connector", "file", "path"]
+CONNECTORS = EntryPointGroup(
+    "bowstring.connectors", dict.fromkeys(("grpc", "grpc+tcp", "grpc+tls", "grpc+unix"), "flight")
+)
+
+
+def find_location_kind(location: object) -> LocationKind:
+    """Return what a text refers to: the data set of a "server", or of several if it is a text of `DatasetLocations`; a
+    data set that a "connector" finds; the rows of a "file", which is the `file:` URI or the URL of one. All else, such
+    as a local path or another object, is a "path".
+
+    Raises as `EntryPointGroup.load` for the scheme of a connector.
+    """
+    if not isinstance(location, str) or ":" not in location:
+        return "path"
+    scheme = parse_scheme(location)
+    if scheme in TRANSPORTS or "want_data=" in location:
+        return "server"
+    if scheme == "file":
+        return "file"
+    if CONNECTORS.load(scheme) is not None:
+        return "connector"
+    return "file" if "://" in location and is_store_scheme(scheme) else "path"
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, repr=False)

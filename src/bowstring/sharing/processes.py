@@ -48,35 +48,33 @@ os.register_at_fork(after_in_child=host_id.cache_clear)
 
 def start_ticks(pid: int) -> int:
     """The start time of a process in clock ticks since boot; -1 if it does not exist or has ended."""
-    try:
-        state, *fields = _read_stat_fields(pid)
-    except (OSError, ValueError):
-        return -1
-    return -1 if state in b"ZX" else int(fields[18])
+    fields = _read_stat_fields(pid)
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in b"ZX" else -1
 
 
 def is_stopped(pid: int) -> bool:
     """Whether a process is stopped, by a signal or a debugger; False if it is not visible."""
-    try:
-        return _read_stat_fields(pid)[0] in b"Tt"
-    except (OSError, IndexError):
-        return False
+    fields = _read_stat_fields(pid)
+    return bool(fields) and fields[0] in b"Tt"
 
 
 def parent_pid(pid: int) -> int:
     """The parent of `pid`; 0 if unknown."""
-    try:
-        return int(_read_stat_fields(pid)[1])
-    except (OSError, ValueError, IndexError):
-        return 0
+    fields = _read_stat_fields(pid)
+    return int(fields[1]) if fields else 0
 
 
 def _read_stat_fields(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat after the command's name. Raises `OSError`."""
-    descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    """The fields of /proc/PID/stat after the command's name; none if the process is not visible."""
+    try:
+        descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return []
     try:
         # The command's name is in parentheses, and may itself contain spaces and parentheses.
         return os.read(descriptor, mmap.PAGESIZE).rpartition(b") ")[2].split()
+    except OSError:  # it has just ended
+        return []
     finally:
         os.close(descriptor)
 

@@ -12,10 +12,8 @@ dropped or its process ends, and every attached table.
 from __future__ import annotations
 
 import os
-import re
 import secrets
 import stat
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -41,18 +39,18 @@ from bowstring.io.fsspec_store import is_path
 from bowstring.ipc.api import BatchesLike, as_schema_and_batches
 from bowstring.ipc.file import FileReader
 from bowstring.ipc.stream import StreamReader
-from bowstring.layouts.base import short_repr
 from bowstring.memory.arena import Arena
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import (
+    FolderFinder,
+    StoredTable,
     index_part,
     open_region_reader,
     store_in_regions,
 )
 
-_TOKEN = re.compile("[0-9a-f]{32}")
 MAX_REGIONS = 1 << 10
 """The maximum number of regions of a handle."""
 
@@ -66,12 +64,6 @@ class _RegionReference:
     inode: int
     size_bytes: int
     modified_ns: int
-
-    @property
-    def is_valid(self) -> bool:
-        """Whether all values are valid integers."""
-        numbers = (self.descriptor, self.device, self.inode, self.size_bytes, self.modified_ns)
-        return all(type(number) is int and 0 <= number < 1 << 64 for number in numbers)
 
     @classmethod
     def from_region(cls, region: Region) -> _RegionReference:
@@ -207,8 +199,6 @@ class SharedTableHandle(Closable):
         return (self._process, self._references, self._token, self.num_rows)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        if not _is_valid_state(state):
-            raise InvalidDataError(f"a handle was altered on its way: {short_repr(state)}")
         self._regions, self._is_closed = None, False
         self._process, self._references, self._token, self.num_rows = state
 
@@ -218,24 +208,6 @@ class SharedTableHandle(Closable):
         return f"<bowstring.sharing.SharedTableHandle {self._token[:8]} of process {self._process.pid}: {size}{state}>"
 
     _repr_html_ = source_to_html
-
-
-def _is_valid_state(state: Any) -> bool:
-    """Whether a value is a valid state of `SharedTableHandle.__getstate__`."""
-    if not isinstance(state, tuple) or len(state) != 4:
-        return False
-    process, references, token, num_rows = state
-    return (
-        isinstance(process, ProcessIdentity)
-        and (type(process.pid), type(process.start_ticks), type(process.host)) == (int, int, str)
-        and isinstance(references, tuple)
-        and 0 < len(references) <= MAX_REGIONS
-        and all(isinstance(reference, _RegionReference) and reference.is_valid for reference in references)
-        and isinstance(token, str)
-        and _TOKEN.fullmatch(token) is not None
-        and type(num_rows) is int
-        and num_rows >= 0
-    )
 
 
 TableSource: TypeAlias = BatchesLike | str | os.PathLike[str] | Region | SharedTableHandle
@@ -264,14 +236,16 @@ def share(source: TableSource, *, copy: bool | None = None, arena: Arena | None 
     True
     """
     token = secrets.token_hex(16)
-    regions, num_rows = to_regions(source, f"share-{token}", copy, arena)
-    if num_rows is None:
-        with ExitStack() as stack:
-            for region in regions:
-                stack.enter_context(region)
-            num_rows = sum(index_part(region).num_rows for region in regions)
-            stack.pop_all()
-    return SharedTableHandle(regions, num_rows, token)
+    stored = to_regions(source, f"share-{token}", copy, arena)
+    with ExitStack() as stack:
+        for region in stored.regions:
+            stack.enter_context(region)
+        if isinstance(source, SharedTableHandle):
+            num_rows = source.num_rows
+        else:
+            num_rows = sum(stored.row_counts or (index_part(region).num_rows for region in stored.regions))
+        stack.pop_all()
+    return SharedTableHandle(stored.regions, num_rows, token)
 
 
 def to_regions(
@@ -279,29 +253,26 @@ def to_regions(
     name: str,
     copy: bool | None = None,
     arena: Arena | None = None,
-    spill_folders: Sequence[str] = (),
-) -> tuple[tuple[Region, ...], int | None]:
-    """Return the regions of a source, and its number of rows if it is known; batches are copied, as by `share`. If
-    memory is short, the rest is copied to unnamed files in one of `spill_folders`, if there are any.
+    find_folders: FolderFinder | None = None,
+) -> StoredTable:
+    """Return the regions of a source; batches are copied, as by `share`. If memory is short, the rest is copied to
+    unnamed files in one of the folders that `find_folders` returns.
     """
     if isinstance(source, str | os.PathLike):
         source = source if is_path(source) and is_arrow(source) else open_batches(source)
     if not isinstance(source, str | os.PathLike | Region | SharedTableHandle):
         if copy is False:
             raise WouldCopyError(_format_copy_required_error(source))
-        return store_in_regions(source, name, arena, spill_folders)
-    regions, num_rows = _open_regions(source)
+        return store_in_regions(source, name, arena, find_folders)
+    if isinstance(source, SharedTableHandle):
+        regions = source.open_regions()
+    else:
+        regions = (source.duplicate() if isinstance(source, Region) else Region.from_file(source),)
     if not copy:
-        return regions, num_rows
+        return StoredTable(regions)
     with ExitStack() as stack:
         tables = [open_region_reader(stack.enter_context(region)).read_all() for region in regions]
-        return store_in_regions(concat_tables(tables), name, arena, spill_folders)
-
-
-def _open_regions(source: str | os.PathLike[str] | Region | SharedTableHandle) -> tuple[tuple[Region, ...], int | None]:
-    if isinstance(source, SharedTableHandle):
-        return source.open_regions(), source.num_rows
-    return (source.duplicate() if isinstance(source, Region) else Region.from_file(source),), None
+        return store_in_regions(concat_tables(tables), name, arena, find_folders)
 
 
 def _format_copy_required_error(source: BatchesLike) -> str:

@@ -11,8 +11,9 @@ mapped already, is filled that way.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -51,65 +52,88 @@ _READ_BYTES = 1 << 18
 _MIN_CHECKED_BYTES, _MAX_CHECKED_BYTES = 1 << 20, 16 << 20
 """How much is written between two checks of the spare memory: its margin covers what eight threads write."""
 
+FolderFinder: TypeAlias = Callable[[], Sequence[str]]
+"""Returns the folders for unnamed files, the best first; called if memory is short."""
+
+
+class StoredTable(NamedTuple):
+    """The regions of a table, whose batches follow one another. If they were just written, the schema and the number of
+    rows of each are known.
+    """
+
+    regions: tuple[Region, ...]
+    schema: Schema | None = None
+    row_counts: tuple[int, ...] = ()
+
 
 def store_in_region(
-    source: BatchesLike, name: str = "table", arena: Arena | None = None, spill_folders: Sequence[str] = ()
+    source: BatchesLike, name: str = "table", arena: Arena | None = None, find_folders: FolderFinder | None = None
 ) -> tuple[Region, int]:
     """Copy batches once into a new sealed region, or into memory of an arena. Return the region and the number of rows.
 
     With an arena, all batches of a reader are read first. Raises `InvalidArgumentError` for other objects,
     `ResourceError` if memory is short.
     """
-    schema, batches = as_schema_and_batches(source)
-    if arena is not None:
-        batches = list(batches)
-    if isinstance(source, RecordBatch | Table):
-        if arena is None and not spill_folders:
-            check_available_memory(source.nbytes, name)
-        try:
-            return _write_region(FileWriter, schema, batches, name, arena, spill_folders)
-        except InvalidArgumentError:
-            if not has_dictionary_fields(schema):
-                raise
-            # Begins again, as a stream: a file can't replace a dictionary. Tables can be read twice, readers not.
-            batches = as_schema_and_batches(source)[1]
-    writer_class = StreamWriter if has_dictionary_fields(schema) else FileWriter
-    return _write_region(writer_class, schema, batches, name, arena, spill_folders)
+    return _store_batches(source, *as_schema_and_batches(source), name, arena, find_folders)
 
 
 def store_in_regions(
-    source: BatchesLike, name: str = "table", arena: Arena | None = None, spill_folders: Sequence[str] = ()
-) -> tuple[tuple[Region, ...], int]:
+    source: BatchesLike, name: str = "table", arena: Arena | None = None, find_folders: FolderFinder | None = None
+) -> StoredTable:
     """As `store_in_region`, but a large table is copied by one thread per processor, each into its own region.
 
-    Memory of an arena is one region, as several threads can write it. With `spill_folders`, what exceeds the
-    spare memory is written to unnamed files in the first of them that allows it.
-
-    Return the regions, whose batches follow one another, and the number of rows. A table with dictionaries is one
+    Memory of an arena is one region, as several threads can write it. With `find_folders`, what exceeds the
+    spare memory is written to unnamed files in the first folder that allows it. A table with dictionaries is one
     region.
     """
     # Iterators are readers of other libraries, whose batches may not fit into memory together.
     if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | Iterator):
         source = table(source)
     if arena is not None or not isinstance(source, Table) or len(groups := _group_batches_by_size(source)) < 2:
-        region, rows = store_in_region(source, name, arena, spill_folders)
-        return (region,), rows
-    if not spill_folders:
+        schema, batches = as_schema_and_batches(source)
+        region, num_rows = _store_batches(source, schema, batches, name, arena, find_folders)
+        return StoredTable((region,), schema, (num_rows,))
+    if find_folders is None:
         check_available_memory(source.nbytes, name)
     schema = source.schema
-    regions: dict[int, Region] = {}
+    stored: dict[int, tuple[Region, int]] = {}
 
     def write_group(index: int) -> None:
-        regions[index], _ = _write_region(FileWriter, schema, groups[index], name, None, spill_folders)
+        stored[index] = _write_region(FileWriter, schema, groups[index], name, None, find_folders)
 
     try:
         map_in_new_threads(write_group, range(len(groups)), len(groups))
     except BaseException:
         # Frees the memory now, and not with the error's traceback.
-        for region in regions.values():
+        for region, _ in stored.values():
             region.close()
         raise
-    return tuple(regions[index] for index in range(len(groups))), source.num_rows
+    regions, row_counts = zip(*(stored[index] for index in range(len(groups))), strict=True)
+    return StoredTable(regions, schema, row_counts)
+
+
+def _store_batches(
+    source: BatchesLike,
+    schema: Schema,
+    batches: Iterable[RecordBatch],
+    name: str,
+    arena: Arena | None,
+    find_folders: FolderFinder | None,
+) -> tuple[Region, int]:
+    if arena is not None:
+        batches = list(batches)
+    if isinstance(source, RecordBatch | Table):
+        if arena is None and find_folders is None:
+            check_available_memory(source.nbytes, name)
+        try:
+            return _write_region(FileWriter, schema, batches, name, arena, find_folders)
+        except InvalidArgumentError:
+            if not has_dictionary_fields(schema):
+                raise
+            # Begins again, as a stream: a file can't replace a dictionary. Tables can be read twice, readers not.
+            batches = as_schema_and_batches(source)[1]
+    writer_class = StreamWriter if has_dictionary_fields(schema) else FileWriter
+    return _write_region(writer_class, schema, batches, name, arena, find_folders)
 
 
 def _group_batches_by_size(source: Table) -> list[list[RecordBatch]]:
@@ -136,8 +160,8 @@ def _write_region(
     schema: Schema,
     batches: Iterable[RecordBatch],
     name: str,
-    arena: Arena | None = None,
-    spill_folders: Sequence[str] = (),
+    arena: Arena | None,
+    find_folders: FolderFinder | None,
 ) -> tuple[Region, int]:
     if arena is not None:
         sink = DeferredCopySink(name)
@@ -146,7 +170,9 @@ def _write_region(
             sink.copy_into(builder.memory)
             return builder.seal(), rows
     with Region.create_writer(name) as memory:
-        checked = _spill_if_short(batches, memory, spill_folders) if spill_folders else _check_memory(batches, name)
+        checked = (
+            _check_memory(batches, name) if find_folders is None else _spill_if_short(batches, memory, find_folders)
+        )
         file = open_sink(memory.fileno())
         file.name = f"region {name!r}"
         rows = _write_batches(writer_class, file, schema, checked)
@@ -163,7 +189,7 @@ def _check_memory(batches: Iterable[RecordBatch], name: str) -> Iterator[RecordB
 
 
 def _spill_if_short(
-    batches: Iterable[RecordBatch], memory: RegionWriter, folders: Sequence[str]
+    batches: Iterable[RecordBatch], memory: RegionWriter, find_folders: FolderFinder
 ) -> Iterator[RecordBatch]:
     """The batches, before each of which `memory` becomes a file if memory for it can't be spared.
 
@@ -176,7 +202,7 @@ def _spill_if_short(
         if unchecked_bytes >= step_bytes and memory.spill_folder is None:
             spare_bytes = spare_memory_bytes()
             if spare_bytes is not None and batch.nbytes > spare_bytes:
-                _spill(memory, batch.nbytes, spare_bytes, folders)
+                _spill(memory, batch.nbytes, spare_bytes, find_folders())
             unchecked_bytes, step_bytes = 0, min(2 * step_bytes, _MAX_CHECKED_BYTES)
         if memory.spill_folder is not None:
             check_free_space(memory.spill_folder, batch.nbytes, f"region {memory.name!r}: memory is short")

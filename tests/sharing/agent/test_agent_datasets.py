@@ -28,11 +28,11 @@ def datasets() -> Iterator[AgentDatasets]:
 
 def publish(datasets: AgentDatasets, dataset_id: str) -> str:
     """Publish a data set named "model"; return its URI."""
-    (region,), _ = to_regions(TABLE, dataset_id)
+    (region,) = to_regions(TABLE, dataset_id).regions
     partition = index_part(region)
     uris = datasets.put(dataset_id, (0, 0), partition, ttl_s=60, needs_commit=True).uris
     datasets.commit(dataset_id, {(0, 0)})
-    datasets.publish(dataset_id, Publication("model", 3, region.size_bytes, 1, (), "detached", ""))
+    datasets.publish(dataset_id, Publication("model", 3, region.size_bytes, 1, (), "detached", b""))
     return uris[0]
 
 

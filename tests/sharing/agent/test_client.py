@@ -39,7 +39,7 @@ from bowstring.sharing.agent.client import AgentClient
 from bowstring.sharing.stored_parts import store_in_region
 with AgentClient.open(key) as agent:
     region, rows = store_in_region(bs.table({"a": values}))
-    send(agent.put("d", place, region, rows=rows).uris[0])
+    send(agent.put("d", place, region, num_rows=rows).uris[0])
 """
 START_AND_COMMIT = """
 from bowstring.sharing.agent.client import AgentClient, AgentKey
@@ -48,7 +48,7 @@ from bowstring.sharing.stored_parts import store_in_region
 key = AgentKey.create()
 agent = AgentClient.open(key)
 region, rows = store_in_region(bs.table({"a": [1, 2]}))
-uri = agent.put("d", (0, 0), region, rows=rows).uris[0]
+uri = agent.put("d", (0, 0), region, num_rows=rows).uris[0]
 agent.commit_attempts("d", {0: 0})
 send((uri, agent.status()["pid"]))
 receive()
@@ -69,7 +69,7 @@ host_agent.main(listener.detach())
 def put_partition(agent: AgentClient, values: list[int], attempt: tuple[int, int], dataset: str = "d") -> str:
     region, rows = store_in_region(bs.table({"a": values}))
     with region:
-        return agent.put(dataset, attempt, region, rows=rows).uris[0]
+        return agent.put(dataset, attempt, region, num_rows=rows).uris[0]
 
 
 def read_column(uri: str) -> list[int]:
@@ -234,10 +234,10 @@ def test_a_killed_agent_is_a_lost_connection_and_attached_data_stays_valid(key: 
 def test_the_time_to_live_of_a_data_set_begins_with_its_commit(key: AgentKey) -> None:
     with AgentClient.open(key) as agent:
         region, rows = store_in_region(bs.table({"a": [1]}))
-        uri = agent.put("short", (0, 0), region, rows=rows, ttl_s=0.1).uris[0]
+        uri = agent.put("short", (0, 0), region, num_rows=rows, ttl_s=0.1).uris[0]
         time.sleep(1.2)  # the agent looks for expired data sets each second
         assert "short" in agent.status()["datasets"], "the job still runs"
-        agent.put("short", (1, 0), region, rows=rows, ttl_s=0.1).uris[0]
+        agent.put("short", (1, 0), region, num_rows=rows, ttl_s=0.1).uris[0]
         assert agent.commit_attempts("short", {0: 0, 1: 0}) == []
         assert wait_until(lambda: "short" not in agent.status()["datasets"])
         with pytest.raises(NotFoundError, match=r"data set 'short' expired after its lifetime of 0\.1 s at"):
@@ -262,17 +262,17 @@ def test_memory_that_is_not_a_sealed_arrow_file_is_an_error(key: AgentKey, tmp_p
     path.write_bytes(b"x" * 100)
     with AgentClient.open(key) as agent:
         with Region.copy_of([b"x" * 100]) as region, pytest.raises(InvalidDataError):
-            agent.put("d", (0, 0), region, rows=1)
+            agent.put("d", (0, 0), region, num_rows=1)
         assert agent.status()["datasets"] == {}
         with Region.from_file(path) as region, pytest.raises(InvalidDataError):
-            agent.put("d", (0, 0), region, rows=1)
+            agent.put("d", (0, 0), region, num_rows=1)
 
 
 def test_memory_with_another_number_of_rows_is_an_error(key: AgentKey) -> None:
     region, rows = store_in_region(bs.table({"a": [1, 2]}))
     with region, AgentClient.open(key) as agent:
         with pytest.raises(InvalidArgumentError, match="expected 3 rows, found 2"):
-            agent.put("d", (0, 0), region, rows=rows + 1)
+            agent.put("d", (0, 0), region, num_rows=rows + 1)
         assert agent.status()["datasets"] == {}
 
 
@@ -312,7 +312,7 @@ def test_malformed_requests_are_errors_and_the_agent_continues(key: AgentKey) ->
         for ttl_s in (float("nan"), -1.0):
             region, rows = store_in_region(bs.table({"a": [1]}))
             with region, pytest.raises(InvalidArgumentError, match="ttl_s: expected a number of seconds"):
-                agent.put("d", (0, 0), region, rows=rows, ttl_s=ttl_s)
+                agent.put("d", (0, 0), region, num_rows=rows, ttl_s=ttl_s)
         assert agent.status()["datasets"] == {}
 
 
@@ -326,7 +326,7 @@ def test_a_malformed_reply_of_an_agent_is_a_protocol_error(reply: bytes) -> None
         for _ in range(3):
             peer.send((reply,))
         for call in (
-            lambda: agent.put("d", (0, 0), region, rows=1),
+            lambda: agent.put("d", (0, 0), region, num_rows=1),
             lambda: agent.commit_attempts("d", {}),
             agent.status,
         ):

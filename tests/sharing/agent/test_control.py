@@ -55,7 +55,7 @@ from bowstring.sharing.stored_parts import store_in_region
 elsewhere = replace(key, owner=replace(key.owner, host="elsewhere"))
 with AgentClient.open(elsewhere) as agent:
     region, rows = store_in_region(bs.table({"a": [1, 2]}))
-    send((agent.put("d", (0, 0), region, rows=rows), agent.status()["pid"]))
+    send((agent.put("d", (0, 0), region, num_rows=rows), agent.status()["pid"]))
     receive()
 """
 
@@ -78,7 +78,7 @@ def key() -> Iterator[AgentKey]:
 def put_partition(agent: AgentClient, values: list[int], partition: int = 0) -> AttemptLocation:
     region, rows = store_in_region(bs.table({"a": values}))
     with region:
-        return agent.put("d", (partition, 0), region, rows=rows)
+        return agent.put("d", (partition, 0), region, num_rows=rows)
 
 
 def listening_ports(pid: int) -> set[int]:
@@ -139,7 +139,7 @@ def test_forged_and_foreign_tickets_are_denied_and_those_of_a_dropped_data_set_a
 def test_tickets_are_refused_once_the_data_set_has_expired(key: AgentKey) -> None:
     region, rows = store_in_region(bs.table({"a": [1]}))
     with AgentClient.open(key) as agent:
-        location = agent.put("d", (0, 0), region, rows=rows, ttl_s=0.1)
+        location = agent.put("d", (0, 0), region, num_rows=rows, ttl_s=0.1)
         agent.commit_attempts("d", {0: 0})
         assert wait_until(lambda: not agent.status()["datasets"])
         for uri in location.uris:

@@ -37,7 +37,7 @@ with AgentClient.open(elsewhere) as agent:
     for number in partitions:
         region, rows = store_in_region(bs.table({"a": np.full(rows_per_partition, number)}))
         with region:
-            locations[number] = agent.put("d", (number, 0), region, rows=rows)
+            locations[number] = agent.put("d", (number, 0), region, num_rows=rows)
     send((locations, agent.status()["pid"]))
     receive()
 """

@@ -67,7 +67,7 @@ with AgentClient.open(AgentKey.create()) as agent:
     for number in range(partitions):
         content[at : at + 8] = number.to_bytes(8, "little")
         with Region.copy_of([content]) as region:
-            uris.append(agent.put("many", (number, 7), region, rows=1).uris[0])
+            uris.append(agent.put("many", (number, 7), region, num_rows=1).uris[0])
     missing = agent.commit_attempts("many", dict.fromkeys(range(partitions), 7))
     agent = agent.status()
     children = [
@@ -116,7 +116,7 @@ def running_agent(key: AgentKey, limits: dict[str, int], **settings: Any) -> Ite
 def put_partition(agent: AgentClient, number: int, attempt: int = 0, values: int = 100, dataset: str = "d") -> str:
     region, rows = store_in_region(bs.table({"a": np.full(values, number)}))
     with region:
-        return agent.put(dataset, (number, attempt), region, rows=rows).uris[0]
+        return agent.put(dataset, (number, attempt), region, num_rows=rows).uris[0]
 
 
 def read_numbers(uris: list[str]) -> list[int]:
@@ -315,7 +315,7 @@ region, rows = store_in_region(bs.table({"a": [1, 2]}))
 send("ready")
 receive()
 with agent_client.AgentClient.open(agent_client.AgentKey(token, ProcessIdentity.current())) as agent:
-    agent.put(f"d{number}", (0, 0), region, rows=rows)
+    agent.put(f"d{number}", (0, 0), region, num_rows=rows)
     agent.commit_attempts(f"d{number}", {0: 0})
     receive()
 """
@@ -405,7 +405,7 @@ def test_a_local_connection_that_owns_the_agent_owns_it_until_it_ends() -> None:
 @pytest.mark.parametrize("ttl_s", [math.nan, -1.0])
 def test_a_commit_with_an_impossible_lifetime_is_refused(key: AgentKey, ttl_s: float) -> None:
     with AgentClient.open(key) as agent, store_in_region(bs.table({"a": [1]}))[0] as region:
-        agent.put("d", (0, 0), region, rows=1)
+        agent.put("d", (0, 0), region, num_rows=1)
         with pytest.raises(InvalidArgumentError, match="ttl_s: expected a number of seconds"):
             agent.commit_attempts("d", {0: 0}, ttl_s)
         assert agent.commit_attempts("d", {0: 0}, 60.0) == []

@@ -42,7 +42,7 @@ def starting_process(
 def put(agent: AgentClient, table: bs.Table, index: int) -> None:
     region, rows = store_in_region(table)
     with region:
-        agent.put("d", (index, 0), region, rows=rows)
+        agent.put("d", (index, 0), region, num_rows=rows)
 
 
 def test_soft_limits_nice_and_affinity_of_the_first_publisher_do_not_limit_the_agent() -> None:

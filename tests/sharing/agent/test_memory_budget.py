@@ -123,7 +123,7 @@ def test_a_reservation_becomes_that_of_the_partition(key: AgentKey) -> None:
     with running_agent(key, {}), AgentClient.open(key, start=False) as agent:
         assert agent.reserve(request(10_000, 20_000, limit=50_000)) == (20_000, "")
         with store_number(7) as region:
-            agent.put("d", (0, 0), region, rows=100)
+            agent.put("d", (0, 0), region, num_rows=100)
             assert agent.status()["memory"] == {
                 "held_bytes": region.size_bytes,
                 "reserved_bytes": 0,
@@ -147,7 +147,7 @@ def test_partitions_in_files_are_read_like_others(key: AgentKey, tmp_path: Path)
         uris = []
         for number in range(4):
             with store_number(number, 50_000) as memory, spill(memory, tmp_path) as region:
-                uris.append(agent.put("d", (number, 0), region if number % 2 else memory, rows=50_000).uris[0])
+                uris.append(agent.put("d", (number, 0), region if number % 2 else memory, num_rows=50_000).uris[0])
                 size_bytes = region.size_bytes
         assert agent.commit_attempts("d", dict.fromkeys(range(4), 0)) == []
         status = agent.status()
@@ -189,7 +189,7 @@ def test_a_reader_needs_no_descriptor_for_each_file(key: AgentKey, tmp_path: Pat
         uris = []
         for number in range(100):
             with store_number(number) as memory, spill(memory, tmp_path) as region:
-                uris.append(agent.put("d", (number, 0), region, rows=100).uris[0])
+                uris.append(agent.put("d", (number, 0), region, num_rows=100).uris[0])
         agent.commit_attempts("d", dict.fromkeys(range(100), 0))
         assert agent.status()["datasets"]["d"]["regions"] == 100
         numbers, num_descriptors = run_python(READ_WITH_64_DESCRIPTORS, uris=uris)
@@ -202,7 +202,7 @@ def test_a_file_with_a_name_is_an_error(key: AgentKey, tmp_path: Path) -> None:
         (tmp_path / "file").write_bytes(region.memory)
     with AgentClient.open(key) as agent:
         with Region.from_file(tmp_path / "file") as named, pytest.raises(InvalidDataError, match="an unnamed file"):
-            agent.put("d", (0, 0), named, rows=100)
+            agent.put("d", (0, 0), named, num_rows=100)
         assert agent.status()["memory"]["spilled_bytes"] == 0
 
 
@@ -216,7 +216,7 @@ def test_thousands_of_small_partitions_in_files_are_packed_into_one(key: AgentKe
         for number in range(2000):
             changed = content[:position] + np.full(100, number).tobytes() + content[position + 800 :]
             with Region.copy_of([changed]) as memory, spill(memory, tmp_path) as region:
-                uris.append(agent.put("d", (number, 0), region, rows=100).uris[0])
+                uris.append(agent.put("d", (number, 0), region, num_rows=100).uris[0])
         assert agent.commit_attempts("d", dict.fromkeys(range(2000), 0)) == []
         status = agent.status()
         assert (status["datasets"]["d"]["regions"], status["memory"]["held_bytes"]) == (1, 0)

@@ -37,7 +37,7 @@ region, rows = store_in_region(bs.table({"a": [1, 2]}))
 send("ready")
 receive()
 with AgentClient.open(key) as agent:
-    send(agent.put("d", (0, 0), region, rows=rows))
+    send(agent.put("d", (0, 0), region, num_rows=rows))
 receive()
 """
 COMMIT = """

@@ -348,7 +348,7 @@ def publish(key: AgentKey, name: str, kill_at: int | None = None, victim: int | 
                 region, rows = store_in_region(numbers(), name)
                 agent.reserve(MemoryRequest(region.size_bytes, region.size_bytes, 0, None, None))
                 with region:
-                    uris.append(agent.put(name, (index, 7), region, rows=rows).uris[0])
+                    uris.append(agent.put(name, (index, 7), region, num_rows=rows).uris[0])
             assert agent.commit_attempts(name, {0: 7, 1: 7}) == []
             with bs.connect(uris, timeout_s=CHILD_S) as dataset:
                 assert dataset.read_all() == bs.concat_tables([numbers(), numbers()])

@@ -33,8 +33,6 @@ _MAX_REPLACED_BYTES = 1 << 30
 """The bytes of replaced data sets that can still be read, besides the data set that was replaced last."""
 _MAX_NEWEST = 10
 """The data sets that an error lists."""
-_DESCRIPTION = ("description", "control_uris")
-"""The fields of a publication that a list of data sets does not have."""
 _SMALL_BYTES = 256 << 10
 """Partitions up to this size are always packed: mapping one takes a reader longer than copying it."""
 _MERGE_BYTES = 256 << 20
@@ -205,7 +203,7 @@ class AgentDatasets(Closable):
             # Later than the one before, even in the same tick: the newest with a name counts.
             self._last_monotonic_s = max(time.monotonic(), math.nextafter(self._last_monotonic_s, math.inf))
             dataset.monotonic_s = self._last_monotonic_s
-        dataset.publication = publication
+        dataset.publication, dataset.is_complete = publication, True
         self._is_recorded = False
         dataset.is_detached = publication.lifetime == "detached"
         return dataset.expiry_time
@@ -222,7 +220,7 @@ class AgentDatasets(Closable):
         return dataset.expiry_time
 
     def find_published(self, name_or_id: str) -> dict[str, Any]:
-        """Return the data set with an ID, or else the newest with a name: its summary and its publication.
+        """Return the data set with an ID, or else the newest with a name: its fields in the list, and its description.
 
         If there is none, return why the one that ended last has ended, and the newest others.
         """
@@ -234,15 +232,17 @@ class AgentDatasets(Closable):
         summary = max(matches, key=lambda summary: (summary["id"] == name_or_id, summary["monotonic_s"]))
         publication = self._datasets[summary["id"]].publication
         assert publication is not None
-        return {"summary": summary, "publication": publication.to_json()}
+        return {"summary": summary, "description": publication.description}
 
     def list_published(self, name_or_id: str | None = None) -> list[dict[str, Any]]:
-        """Return `PublishedSummary.to_json` of each published data set, or of those with an ID or a name."""
+        """Return the fields of `PublishedSummary`, and of `Publication` without the description, of each published data
+        set, or of those with an ID or a name.
+        """
         readers = self._count_readers()
         return [
             {
                 "id": name,
-                **{key: value for key, value in dataset.publication.to_json().items() if key not in _DESCRIPTION},
+                **dataset.publication.to_json(),
                 "created_at": dataset.created_at,
                 "expires_at": dataset.expiry_time,
                 "num_readers": readers[name],

@@ -9,7 +9,6 @@ first: then the agent has another one, which clients find by the user of its soc
 from __future__ import annotations
 
 import errno
-import json
 import math
 import os
 import re
@@ -23,7 +22,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from itertools import chain, count
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 from bowstring.errors import (
     AccessDeniedError,
@@ -45,7 +44,9 @@ from bowstring.sharing.agent.control import (
     check_nonce,
 )
 from bowstring.sharing.agent.memory_budget import MemoryRequest
+from bowstring.sharing.agent.messages import decode_message, encode_message
 from bowstring.sharing.agent.publications import Publication, PublishedSummary, parse_time
+from bowstring.sharing.json_fields import read_field, read_list
 from bowstring.sharing.processes import ProcessIdentity, find_java_ancestor, find_python, is_stopped
 from bowstring.sharing.uris import decode_error_message
 from bowstring.transports.address_scope import network_scope
@@ -84,9 +85,8 @@ _BACKLOG = 512
 _RETRY_INTERVAL_S = 0.02
 # An agent takes a fraction of a second to start, much longer on a host whose processors are all busy with tasks.
 _LAUNCH_TIMEOUT_S = 60.0
-_MAX_TEXT = 80  # of a malformed reply in an error
+_SUBJECT = "host agent"  # of an error
 _MAX_ERROR_TEXT = 500  # of the line that an agent wrote before it ended
-_FieldType = TypeVar("_FieldType")
 
 
 def agent_address_prefix() -> str:
@@ -191,7 +191,9 @@ class PublishedEntry:
     """A published data set of an agent."""
 
     summary: PublishedSummary
-    publication: Publication
+    control_uris: tuple[str, ...]
+    """As of its `Publication`."""
+    description: bytes
     access: RemoteAccess | None
     """How its agents are reached from other hosts, if they are."""
 
@@ -236,7 +238,7 @@ class AgentClient(Closable):
             request["access"] = key.access.resolve_host().to_json()
         client, reply = cls._open(key.address, key, request, start=start, timeout_s=timeout_s)
         with call_on_error(client.close):
-            client.control_uri = _read_field(reply, "control_uri", str)
+            client.control_uri = read_field(reply, "control_uri", str, _SUBJECT)
         return client
 
     @classmethod
@@ -264,6 +266,7 @@ class AgentClient(Closable):
         """Connect, and return the reply to the first request: an agent that is about to end does not answer it."""
         deadline, launches = Deadline(timeout_s), 0
         while True:
+            # Not without looking: a connection to a process of another user can wait until its queue has space.
             address = _find_agent_address(name)
             try:
                 channel = BlockingChannel.dial(
@@ -326,7 +329,7 @@ class AgentClient(Closable):
         one before it. Return the reserved bytes, and why an earlier request still determines them, or "".
         """
         reply = self._request({"op": "reserve", "memory": asdict(request)})
-        return _read_field(reply, "reserved_bytes", int), _read_field(reply, "shortage", str)
+        return read_field(reply, "reserved_bytes", int, _SUBJECT), read_field(reply, "shortage", str, _SUBJECT)
 
     def put(
         self,
@@ -334,27 +337,35 @@ class AgentClient(Closable):
         attempt: tuple[int, int],
         region: Region,
         *,
-        rows: int,
+        num_rows: int,
         ttl_s: float = DEFAULT_TTL_S,
         is_temporary: bool = False,
     ) -> AttemptLocation:
         """Pass on the memory of one attempt (partition index, attempt ID). Return where it can be read once it is
-        committed. If it is temporary, the data set ends with this connection unless it is published before.
+        committed. If it is temporary, it needs no commit, and the data set ends with this connection unless it is
+        published before.
 
         Raises `InvalidArgumentError` if the data set is complete or dropped already.
         """
-        index = self._channel.export(region).index
-        request = {"op": "put", "dataset": dataset, "attempt": attempt, "region": index, "rows": rows, "ttl_s": ttl_s}
         key = self._key
-        request["needs_commit"] = key is None or key.is_local or key.access is not None
-        request["is_detached"] = key is not None and key.is_detached
-        request["is_temporary"] = is_temporary
-        uris = _read_field(self._request(request), "locations", list)
-        return AttemptLocation(tuple(map(str, uris)), self.control_uri)
+        request = {
+            "op": "put",
+            "dataset": dataset,
+            "attempt": attempt,
+            "region": self._channel.export(region).index,
+            "num_rows": num_rows,
+            "ttl_s": ttl_s,
+            # Agents of other hosts that can't be reached from here are never told which attempts to keep.
+            "needs_commit": not is_temporary and (key is None or key.is_local or key.access is not None),
+            "is_detached": key is not None and key.is_detached,
+            "is_temporary": is_temporary,
+        }
+        return AttemptLocation(read_list(self._request(request), "locations", str, _SUBJECT), self.control_uri)
 
     def find_missing(self, dataset: str, attempts: Mapping[int, int]) -> list[int]:
         """Return the partitions whose attempts the agent lacks. Raises `NotFoundError` if it has no such data set."""
-        return self._request_missing({"op": "find_missing", "dataset": dataset, "attempts": sorted(attempts.items())})
+        reply = self._request({"op": "find_missing", "dataset": dataset, "attempts": sorted(attempts.items())})
+        return list(read_list(reply, "missing", int, _SUBJECT))
 
     def reopen(self, dataset: str) -> None:
         """Accept attempts again until the next commit; those that were committed can be read meanwhile.
@@ -369,14 +380,8 @@ class AgentClient(Closable):
         of its first attempt.
         """
         request = {"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())}
-        return self._request_missing(request if ttl_s is None else {**request, "ttl_s": ttl_s})
-
-    def _request_missing(self, request: dict[str, Any]) -> list[int]:
-        reply = self._request(request)
-        missing = _read_field(reply, "missing", list)
-        if not all(type(partition) is int for partition in missing):
-            raise ProtocolError(f"host agent: missing: expected integers, found {str(missing)[:_MAX_TEXT]}")
-        return missing
+        reply = self._request(request if ttl_s is None else {**request, "ttl_s": ttl_s})
+        return list(read_list(reply, "missing", int, _SUBJECT))
 
     def drop(self, dataset: str, reason: str = "was dropped", *, is_replaced: bool = False) -> None:
         """Free the memory of a data set; of a replaced one a few seconds later, for those that have found it before.
@@ -391,9 +396,8 @@ class AgentClient(Closable):
 
         Raises `NotFoundError` if there is no such data set.
         """
-        return parse_time(
-            self._request({"op": "publish", "dataset": dataset, "publication": publication.to_json()}).get("expires_at")
-        )
+        request = {"op": "publish", "dataset": dataset, "publication": publication.to_json()}
+        return parse_time(self._request({**request, "description": publication.description}).get("expires_at"))
 
     def renew(self, dataset: str, ttl_s: float) -> datetime | None:
         """Let a data set expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
@@ -403,18 +407,19 @@ class AgentClient(Closable):
         """Return the published data set with an ID, or else the newest with a name."""
         reply = self._request({"op": "find", "name": name})
         if "summary" not in reply:
-            newest = map(PublishedSummary.from_json, _read_field(reply, "newest", list))
-            return MissingEntry(_read_field(reply, "ended", str), tuple(newest))
+            newest = map(PublishedSummary.from_json, read_field(reply, "newest", list, _SUBJECT))
+            return MissingEntry(read_field(reply, "ended", str, _SUBJECT), tuple(newest))
         try:
             access = None if reply.get("access") is None else RemoteAccess.from_json(reply["access"])
         except (LookupError, TypeError, ValueError):
             raise ProtocolError("host agent: access: expected the secret and the host of agents") from None
-        summary, publication = PublishedSummary.from_json(reply["summary"]), reply.get("publication")
-        return PublishedEntry(summary, Publication.from_json(publication), access)
+        summary = PublishedSummary.from_json(reply["summary"])
+        control_uris = read_list(reply["summary"], "control_uris", str, _SUBJECT)
+        return PublishedEntry(summary, control_uris, reply["description"], access)
 
     def list_published(self, name: str | None = None) -> list[PublishedSummary]:
         """Return the published data sets, or those with a name or ID, in the order in which they were put."""
-        datasets = _read_field(self._request({"op": "list", "name": name}), "datasets", list)
+        datasets = read_field(self._request({"op": "list", "name": name}), "datasets", list, _SUBJECT)
         return [PublishedSummary.from_json(dataset) for dataset in datasets]
 
     def status(self) -> dict[str, Any]:
@@ -422,8 +427,8 @@ class AgentClient(Closable):
         `held_bytes`, `reserved_bytes` by tasks that write partitions, and `spilled_bytes`, which are in files.
         """
         status = self._request({"op": "status"})
-        _read_field(status, "pid", int)
-        _read_field(status, "datasets", dict)
+        read_field(status, "pid", int, _SUBJECT)
+        read_field(status, "datasets", dict, _SUBJECT)
         return status
 
     def close(self) -> None:
@@ -431,20 +436,14 @@ class AgentClient(Closable):
         self._channel.close()
 
     def _request(self, request: dict[str, Any], max_reply_bytes: float = math.inf) -> dict[str, Any]:
-        message = json.dumps(request).encode()
+        message = encode_message(request)
         self._channel.send((message,) if self._session is None else self._session.sign(message))
         tag, received = self._channel.receive(max_bytes=max_reply_bytes)
         if self._session is not None:
             received = self._session.verify(received, tag)
         if tag is not None:
-            raise decode_error_message(received, "host agent")
-        try:
-            reply = json.loads(bytes(received))
-        except (ValueError, RecursionError):
-            raise ProtocolError(f"host agent: expected JSON, found {bytes(received[:_MAX_TEXT])!r}") from None
-        if not isinstance(reply, dict):
-            raise ProtocolError(f"host agent: expected a JSON object, found {type(reply).__name__}")
-        return reply
+            raise decode_error_message(received, _SUBJECT)
+        return decode_message(received, _SUBJECT)
 
 
 def _warn_of_limits(reply: dict[str, Any]) -> None:
@@ -457,14 +456,6 @@ def _warn_of_limits(reply: dict[str, Any]) -> None:
 
 def _encode_process(process: ProcessIdentity) -> list[int | str]:
     return [process.pid, process.start_ticks, process.host]
-
-
-def _read_field(reply: dict[str, Any], name: str, kind: type[_FieldType]) -> _FieldType:
-    """Return a field of a reply. Raises `ProtocolError` unless it has this type."""
-    value = reply.get(name)
-    if not isinstance(value, kind):
-        raise ProtocolError(f"host agent: {name}: expected {kind.__name__}, found {str(value)[:_MAX_TEXT]}")
-    return value
 
 
 def try_launch_agent(address: str) -> bool:

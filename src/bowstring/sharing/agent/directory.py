@@ -27,7 +27,7 @@ from bowstring.transports.base import Deadline, strip_traceback
 _LOGGER = logging.getLogger(__name__)
 # Agents that do not answer delay the look-up of others only if there are as many.
 _MAX_THREADS = 32
-_DETACHED_TOKEN = "detached-6"
+_DETACHED_TOKEN = "detached-7"
 """The number is the version of the requests: versions of Bowstring with other requests use other agents."""
 _MAX_NAMES = 10  # that an error lists
 _MIN_TIMEOUT_S = 0.1

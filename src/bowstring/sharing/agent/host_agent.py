@@ -14,7 +14,6 @@ after a few seconds, and first of all if there are too many.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import resource
@@ -32,6 +31,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.agent.agent_datasets import AgentDatasets, Attempt, index_partition
 from bowstring.sharing.agent.control import CONTROL_OPTIONS, NONCE_BYTES, ControlSession, RemoteAccess, check_nonce
 from bowstring.sharing.agent.memory_budget import MemoryBudget, MemoryRequest, MemoryReservation
+from bowstring.sharing.agent.messages import decode_message, encode_message
 from bowstring.sharing.agent.publications import Publication
 from bowstring.sharing.processes import ProcessIdentity, list_inherited_limits, redirect_to_devnull
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
@@ -176,16 +176,16 @@ class HostAgent(Closable):
     def answer(self, request: memoryview, connection: AgentConnection) -> tuple[bytes, int | None]:
         """Return the reply to a request and its tag."""
         try:
-            return json.dumps(self._execute_request(request, connection)).encode(), None
+            return encode_message(self._execute_request(request, connection)), None
         except BowstringError as error:
             return encode_error_message(error), ERROR_DATA
 
     def _execute_request(self, data: memoryview, connection: AgentConnection) -> dict[str, Any]:
         operations = _OPERATIONS if connection.is_local else _CONTROL_OPERATIONS
         try:
-            request = json.loads(bytes(data))
+            request = decode_message(data, "request")
             operation = operations[request["op"]]
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except (KeyError, TypeError):
             raise ProtocolError(f"expected a request, found {bytes(data[:80])!r}") from None
         try:
             if "region" in request:
@@ -256,7 +256,7 @@ class HostAgent(Closable):
         locations = self.datasets.put(
             str(request["dataset"]),
             (int(index), int(attempt)),
-            index_partition(request["region"], request["rows"]),
+            index_partition(request["region"], request["num_rows"]),
             ttl_s=float(request["ttl_s"]),
             needs_commit=bool(request["needs_commit"]),
             is_detached=bool(request["is_detached"]),
@@ -277,7 +277,7 @@ class HostAgent(Closable):
 
     def publish(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Publish a committed data set, or update what was published."""
-        publication = Publication.from_json(request["publication"])
+        publication = Publication.from_json(request["publication"], request["description"])
         return {"expires_at": self.datasets.publish(str(request["dataset"]), publication)}
 
     def find_published(self, request: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,11 +69,13 @@ class PartitionMemory(Closable):
             raise ResourceError(f"memory is short: {shortage}")
         self._spill()
 
-    def put(self, dataset: str, attempt: tuple[int, int], rows: int) -> tuple[AttemptLocation, int]:
+    def put(self, dataset: str, attempt: tuple[int, int], num_rows: int) -> tuple[AttemptLocation, int]:
         """Pass the partition to the host agent, as `AgentClient.put`. Return its location and number of bytes."""
         with self._memory.seal() as region:
             ttl_s = self._key.ttl_s
-            location = self._call_agent(lambda agent: agent.put(dataset, attempt, region, rows=rows, ttl_s=ttl_s))
+            location = self._call_agent(
+                lambda agent: agent.put(dataset, attempt, region, num_rows=num_rows, ttl_s=ttl_s)
+            )
             return location, region.size_bytes
 
     def describe_space(self) -> str:

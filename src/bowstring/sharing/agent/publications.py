@@ -5,18 +5,17 @@ A data set has a name, which others may have, too, and an ID, which is unique.
 
 from __future__ import annotations
 
-import base64
 import math
 import re
 import secrets
 import zlib
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal, TypeAlias, get_args
 
 from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidArgumentError, ProtocolError, check_seconds
+from bowstring.sharing.json_fields import read_field, read_list
 
 Lifetime: TypeAlias = Literal["application", "detached"]
 """Until the end of the process that published, or also beyond it."""
@@ -26,6 +25,7 @@ _STREAM_BATCH_ID = re.compile(
     rf"(?P<name>{_NAME.pattern})-(?P<query>[0-9a-f]{{32}})-(?P<number>\d{{10}})-[0-9a-f]{{8}}"
 )
 _MAX_TEXT = 80  # of a wrong value in an error
+_SUBJECT = "published data set"  # of an error
 # The size after decompression: a short one from another process could otherwise fill the memory.
 _MAX_DESCRIPTION_BYTES = 1 << 30
 
@@ -75,7 +75,7 @@ def check_lifetime(lifetime: str, ttl_s: float) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The name of a data set, its size on all hosts, and its `description`, the text of `Dataset.to_json`, compressed.
+    """The name of a data set, its size on all hosts, and its `description`, of `compress_description`.
 
     `control_uris` are the agents that have it, for `AgentClient.dial`; empty if it is on this host only.
     """
@@ -86,19 +86,20 @@ class Publication:
     num_parts: int
     hosts: tuple[str, ...]
     lifetime: str
-    description: str
+    description: bytes = field(repr=False)
     control_uris: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields, for `from_json`."""
-        return asdict(self)
+        """Return the fields but `description`, which no text contains."""
+        return {name: value for name, value in asdict(self).items() if name != "description"}
 
     @classmethod
-    def from_json(cls, value: object) -> Publication:
+    def from_json(cls, value: object, description: bytes) -> Publication:
         """Return the publication of `to_json`. Raises `ProtocolError`."""
-        publication = cls(**_read_fields(cls, value))
+        control_uris = read_list(value, "control_uris", str, _SUBJECT)
+        publication = cls(**_read_common_fields(value), description=description, control_uris=control_uris)
         if not _NAME.fullmatch(publication.name):
-            raise ProtocolError(f"published data set: name: found {publication.name[:_MAX_TEXT]!r}")
+            raise ProtocolError(f"{_SUBJECT}: name: found {publication.name[:_MAX_TEXT]!r}")
         return publication
 
 
@@ -137,33 +138,46 @@ class PublishedSummary:
         """The seconds since it was published."""
         return (datetime.now(UTC) - self.created_at).total_seconds()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values; times are seconds since 1970."""
-        expires_at = None if self.expires_at is None else self.expires_at.timestamp()
-        return {**asdict(self), "created_at": self.created_at.timestamp(), "expires_at": expires_at}
-
     @classmethod
     def from_json(cls, value: object) -> PublishedSummary:
-        """Return the summary of `to_json`. Raises `ProtocolError`."""
-        return cls(**_read_fields(cls, value))
+        """Return the summary of an agent, whose times are seconds since 1970. Raises `ProtocolError`."""
+        created_at = parse_time(read_field(value, "created_at", float, _SUBJECT))
+        if created_at is None:
+            raise ProtocolError(f"{_SUBJECT}: created_at: expected a time before the year 10000")
+        assert isinstance(value, dict)
+        return cls(
+            id=read_field(value, "id", str, _SUBJECT),
+            **_read_common_fields(value),
+            created_at=created_at,
+            expires_at=parse_time(value.get("expires_at")),
+            num_readers=read_field(value, "num_readers", int, _SUBJECT),
+            monotonic_s=read_field(value, "monotonic_s", float, _SUBJECT),
+        )
 
 
-def compress_description(text: str) -> str:
-    """Return a description. Of 100,000 parts of several hosts, the text has 55 MB, and the description a fraction."""
-    return base64.b64encode(zlib.compress(text.encode(), level=1)).decode()
+def _read_common_fields(value: object) -> dict[str, Any]:
+    """Return the fields of both a publication and a summary. Raises `ProtocolError`."""
+    texts = {name: read_field(value, name, str, _SUBJECT) for name in ("name", "lifetime")}
+    counts = {name: read_field(value, name, int, _SUBJECT) for name in ("num_rows", "nbytes", "num_parts")}
+    return {**texts, **counts, "hosts": read_list(value, "hosts", str, _SUBJECT)}
 
 
-def decompress_description(description: str) -> str:
+def compress_description(text: str) -> bytes:
+    """Compress the text of `Dataset.to_json`. Of 100,000 parts of several hosts, it has 55 MB before."""
+    return zlib.compress(text.encode(), level=1)
+
+
+def decompress_description(description: bytes) -> str:
     """Return the text of a description. Raises `ProtocolError`, also if it is longer than a GiB."""
+    decompressor = zlib.decompressobj()
     try:
-        decompressor = zlib.decompressobj()
-        content = decompressor.decompress(base64.b64decode(description, validate=True), _MAX_DESCRIPTION_BYTES)
+        content = decompressor.decompress(description, _MAX_DESCRIPTION_BYTES)
         if decompressor.eof:
             return content.decode()
         problem = f"it is incomplete, or longer than {_MAX_DESCRIPTION_BYTES} bytes"
     except (ValueError, zlib.error) as error:
         problem = str(error)
-    raise ProtocolError(f"published data set: description: {problem}")
+    raise ProtocolError(f"{_SUBJECT}: description: {problem}")
 
 
 def parse_time(value: object) -> datetime | None:
@@ -174,32 +188,8 @@ def parse_time(value: object) -> datetime | None:
     if value is None:
         return None
     if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
-        raise ProtocolError(f"published data set: expected a time in seconds, found {str(value)[:_MAX_TEXT]}")
+        raise ProtocolError(f"{_SUBJECT}: expected a time in seconds, found {str(value)[:_MAX_TEXT]}")
     try:
         return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
         return None
-
-
-_KINDS: Mapping[str, type] = {"str": str, "int": int, "float": float}
-
-
-def _read_fields(cls: type[Publication | PublishedSummary], value: object) -> dict[str, Any]:
-    """Return the fields of a JSON object as the types of a class. Raises `ProtocolError`."""
-    if not isinstance(value, dict):
-        raise ProtocolError(f"published data set: expected a JSON object, found {type(value).__name__}")
-    checked: dict[str, Any] = {}
-    for each in fields(cls):
-        field_value = value.get(each.name)
-        if each.name in ("created_at", "expires_at"):
-            checked[each.name] = parse_time(field_value)
-            is_valid = checked[each.name] is not None or each.name == "expires_at"
-        elif each.name in ("hosts", "control_uris"):
-            is_valid = isinstance(field_value, list | tuple) and all(isinstance(text, str) for text in field_value)
-            checked[each.name] = tuple(field_value) if isinstance(field_value, list | tuple) else ()
-        else:
-            is_valid = type(field_value) is _KINDS[str(each.type)]
-            checked[each.name] = field_value
-        if not is_valid:
-            raise ProtocolError(f"published data set: {each.name}: found {str(field_value)[:_MAX_TEXT]}")
-    return checked

@@ -16,7 +16,6 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.dissociated.uri import StreamURI
-from bowstring.entry_points import EntryPointGroup
 from bowstring.errors import (
     BowstringError,
     ConnectionLostError,
@@ -27,7 +26,7 @@ from bowstring.errors import (
     check_count,
     check_seconds,
 )
-from bowstring.io.fsspec_store import is_path, is_store_scheme, with_storage_options
+from bowstring.io.fsspec_store import is_path, with_storage_options
 from bowstring.io.local_path import absolute_path
 from bowstring.memory.closable import call_on_error
 from bowstring.sharing.client.connection import ConnectionOptions
@@ -35,8 +34,10 @@ from bowstring.sharing.client.dataset_reader import DatasetReader
 from bowstring.sharing.client.lost_parts import check_parts, list_servers
 from bowstring.sharing.client.part_requests import FileRequest, PartRequest, PartRequests
 from bowstring.sharing.dataset_locations import (
+    CONNECTORS,
     DatasetLocations,
     check_same_address_scope,
+    find_location_kind,
     hide_secrets,
     is_local_or_encrypted,
     merge_location_errors,
@@ -45,7 +46,7 @@ from bowstring.sharing.dataset_locations import (
 from bowstring.sharing.recording.recorder import Recorder, RecorderOrPath, open_recorder
 from bowstring.sharing.uris import parse_dataset_uri, parse_scheme, servers_by_role
 from bowstring.transports.base import strip_traceback
-from bowstring.transports.registry import TRANSPORTS, find_transport
+from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.tls import TlsOptions
 
 _LOGGER = logging.getLogger(__name__)
@@ -76,9 +77,6 @@ Target: TypeAlias = str | os.PathLike[str] | DatasetLocations | Sequence[str | o
 
 _ENCRYPTED_STORES = frozenset(("file", "https", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "adl"))
 """The schemes of files of this host and of stores with encrypted connections, unless their own options change that."""
-CONNECTORS = EntryPointGroup(
-    "bowstring.connectors", dict.fromkeys(("grpc", "grpc+tcp", "grpc+tls", "grpc+unix"), "flight")
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,11 +158,9 @@ def _connect_to_target(target: Target, schema: Schema | None, options: ConnectOp
         uris = sort_by_distance(target.uris)
         options = replace(options, allow_file_locations=True)
         return connect_to_first({uri: partial(connect_to_location, uri, options) for uri in uris})
-    if isinstance(target, str) and (scheme := parse_scheme(target)) not in TRANSPORTS:
-        connector = CONNECTORS.load(scheme)
-        if connector is not None:
-            dataset: DatasetReader = connector(target, options)
-            return dataset
+    if isinstance(target, str) and find_location_kind(target) == "connector":
+        dataset: DatasetReader = CONNECTORS.load(parse_scheme(target))(target, options)
+        return dataset
     if hasattr(target, "parts") and hasattr(target, "schema"):  # paths have parts, too
         return _connect_to_dataset(target, options)
     texts = [target] if isinstance(target, str | os.PathLike) else _list_uris(target)
@@ -217,9 +213,8 @@ def _list_uris(target: object) -> Iterable[str | os.PathLike[str]]:
 def _create_part_requests(
     index: int, part: Any, options: ConnectOptions, checked: dict[StreamURI, BowstringError | None]
 ) -> PartRequests:
-    """Return the requests for a part at its locations that this process can use.
-
-    `checked` has the servers that were checked before, with the reason why they can't be used.
+    """Return the requests for a part at its locations that this process can use. `checked` is as for
+    `_create_usable_request`.
     """
     locations = part.locations
     if not locations:
@@ -232,16 +227,7 @@ def _create_part_requests(
     requests, errors = [], []
     for uri in sort_by_distance(locations):
         try:
-            request = _create_request(uri, options)
-            if isinstance(request, FileRequest):
-                _check_file_location(uri, options)
-            else:
-                if request.server not in checked:
-                    checked[request.server] = _find_unusable_reason(request.uri, options)
-                if (reason := checked[request.server]) is not None:
-                    errors.append((uri, reason))
-                    continue
-            requests.append(request)
+            requests.append(_create_usable_request(uri, options, checked))
         except BowstringError as error:
             errors.append((uri, strip_traceback(error)))
     if not requests:
@@ -253,7 +239,7 @@ def _create_request(uri: str | os.PathLike[str], options: ConnectOptions) -> Par
     """Return a request for the server or file of a URI, or for the file of a path object. Raises as `connect`."""
     if isinstance(uri, os.PathLike):
         return FileRequest(absolute_path(uri))
-    if _is_url_of_file(uri):
+    if find_location_kind(uri) == "file":
         request = FileRequest.for_uri(uri)
         is_local = is_path(request.url)
         return request if is_local else FileRequest(with_storage_options(request.url, options.storage_options))
@@ -261,13 +247,24 @@ def _create_request(uri: str | os.PathLike[str], options: ConnectOptions) -> Par
     return PartRequest.for_dataset(parsed, name, copy=options.connection.copy)
 
 
-def _is_url_of_file(uri: object) -> bool:
-    """Whether a URI names a file or an object of a store; URIs of servers have parameters of the protocol."""
-    if not isinstance(uri, str):
-        return False
-    scheme = parse_scheme(uri)
-    is_server = scheme in TRANSPORTS or "want_data=" in uri
-    return scheme == "file" or ("://" in uri and not is_server and is_store_scheme(scheme))
+def _create_usable_request(
+    uri: str, options: ConnectOptions, checked: dict[StreamURI, BowstringError | None]
+) -> PartRequest | FileRequest:
+    """Return a request for a location, which a server may have listed, if this process can use it. Raises the reason
+    otherwise.
+
+    `checked` has the servers that were checked before, with the reason why they can't be used.
+    """
+    request = _create_request(uri, options)
+    if isinstance(request, PartRequest):
+        if request.server not in checked:
+            checked[request.server] = _find_unusable_reason(request.uri, options)
+        if (reason := checked[request.server]) is not None:
+            raise reason
+    elif options.requires_encryption and parse_scheme(uri) not in _ENCRYPTED_STORES:
+        # A chained URL has the scheme of a cache, which may read from anywhere.
+        raise InvalidArgumentError(f"{parse_scheme(uri)}: a connection to another host that is not encrypted")
+    return request
 
 
 def connect_to_first(candidates: Mapping[str, Callable[[], DatasetReader]]) -> DatasetReader:
@@ -291,31 +288,15 @@ def connect_to_first(candidates: Mapping[str, Callable[[], DatasetReader]]) -> D
 
 def connect_to_location(text: str, options: ConnectOptions) -> DatasetReader:
     """Connect to the server of one URI, which a server may have listed. Raises as `connect`."""
-    connection = options.connection
-    request = _create_request(text, options)
-    if isinstance(request, FileRequest):
-        if not options.allow_file_locations:
-            # Whoever lists locations could otherwise make this process read its own files, and use its network.
-            raise InvalidArgumentError(
-                f"{parse_scheme(text)}: a file or URL that a server lists is read only with allow_file_locations=True"
-            )
-        _check_file_location(text, options)
-    else:
-        if (reason := _find_unusable_reason(request.uri, options)) is not None:
-            raise reason
-        servers = servers_by_role(request.uri).values()
-        if not any(find_transport(server.scheme, server).supports_tls for server in servers):
-            connection = replace(connection, tls=None)
+    request, connection = _create_usable_request(text, options, {}), options.connection
+    if isinstance(request, PartRequest):
+        connection = connection.for_servers(servers_by_role(request.uri).values())
+    elif not options.allow_file_locations:
+        # Whoever lists locations could otherwise make this process read its own files, and use its network.
+        raise InvalidArgumentError(
+            f"{parse_scheme(text)}: a file or URL that a server lists is read only with allow_file_locations=True"
+        )
     return DatasetReader([PartRequests(0, (request,))], None, connection, options.recorder)
-
-
-def _check_file_location(url: str, options: ConnectOptions) -> None:
-    """Raise `InvalidArgumentError` if a file or URL has to be read over an encrypted connection, and is not.
-
-    A chained URL has the scheme of a cache, which may read from anywhere.
-    """
-    if options.requires_encryption and parse_scheme(url) not in _ENCRYPTED_STORES:
-        raise InvalidArgumentError(f"{parse_scheme(url)}: a connection to another host that is not encrypted")
 
 
 def _find_unusable_reason(uri: StreamURI, options: ConnectOptions) -> BowstringError | None:

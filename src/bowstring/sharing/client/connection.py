@@ -10,7 +10,7 @@ import os
 import time
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -72,6 +72,11 @@ class ConnectionOptions:
     copy: bool = False
     allow_other_users: bool = False
     prefetch_bytes: int = 0
+
+    def for_servers(self, servers: Iterable[StreamURI]) -> ConnectionOptions:
+        """Return the options without `tls` if none of the servers of a location has TLS: another location may."""
+        has_tls = any(find_transport(server.scheme, server).supports_tls for server in servers)
+        return self if has_tls else replace(self, tls=None)
 
 
 class Connection:

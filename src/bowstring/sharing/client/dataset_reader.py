@@ -8,7 +8,6 @@ import weakref
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from typing import TypeAlias
@@ -53,11 +52,10 @@ from bowstring.sharing.client.part_requests import (
     join_adjacent_requests,
 )
 from bowstring.sharing.client.read_ahead import ReadAhead
-from bowstring.sharing.dataset_locations import merge_location_errors
+from bowstring.sharing.dataset_locations import is_shared_memory, merge_location_errors
 from bowstring.sharing.recording.recorder import Recorder
 from bowstring.sharing.uris import servers_by_role, without_ticket
 from bowstring.transports.base import strip_traceback
-from bowstring.transports.registry import find_transport
 
 _REFUSALS = (NotFoundError, InvalidDataError, AccessDeniedError)
 """The errors if one of several data sets is missing, has another schema, or its ticket is not valid; requests for each
@@ -370,21 +368,16 @@ class DatasetReader(Closable):
             except (ConnectionError, ProtocolError):
                 # The server may have ended meanwhile, or sent a message without a request: try a new connection.
                 self._close_connection(connection)
+        options = self._options
+        if len(request.parts[0].requests) > 1:
+            options = options.for_servers(servers_by_role(first.uri).values())
         try:
-            connection = Connection.dial(first.uri, self._connection_options(request), self._recorder)
+            connection = Connection.dial(first.uri, options, self._recorder)
         except ConnectionLostError as error:
             raise add_location(error, str(request.ticket)) from error
         with self._lock:
             self._connections.add(connection)
         return connection, self._request_stream(connection, request)
-
-    def _connection_options(self, request: JointRequest) -> ConnectionOptions:
-        """Return the options; without TLS for a server that has none, if it is one of several locations."""
-        servers = (
-            servers_by_role(request.requests[0].uri).values() if isinstance(request.requests[0], PartRequest) else ()
-        )
-        has_tls = any(find_transport(server.scheme, server).supports_tls for server in servers)
-        return self._options if has_tls or len(request.parts[0].requests) == 1 else replace(self._options, tls=None)
 
     def _request_stream(self, connection: Connection, request: JointRequest) -> _Batches:
         with call_on_error(self._close_connection, connection):
@@ -419,12 +412,7 @@ class DatasetReader(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
-        return _unpickle_dataset_reader, (
-            self._parts,
-            self.schema,
-            self._options,
-            self._column_indices,
-        )
+        return DatasetReader, (self._parts, self.schema, self._options, None, self._column_indices)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.read_all().__arrow_c_stream__(requested_schema)
@@ -522,8 +510,7 @@ def _number_rows(batches: Iterable[RecordBatch]) -> Iterator[tuple[int, RecordBa
 
 
 def _is_in_shared_memory(request: JointRequest) -> bool:
-    first = request.requests[0]
-    return isinstance(first, PartRequest) and find_transport(first.uri.scheme, first.uri).is_local
+    return isinstance(request.requests[0], PartRequest) and is_shared_memory(request.requests[0].uri.scheme)
 
 
 def _fits(batches: _Batches, expected: Schema) -> bool:
@@ -571,16 +558,6 @@ _Opened: TypeAlias = Connection | _OpenFile
 _Batches: TypeAlias = Stream | _OpenFile | _SelectedColumns
 _LocationErrors: TypeAlias = dict[int, dict[PartRequest | FileRequest, BowstringError]]
 """Why locations of a part can't be used, by the index of the part."""
-
-
-def _unpickle_dataset_reader(
-    parts: tuple[PartRequests, ...],
-    schema: Schema,
-    options: ConnectionOptions,
-    column_indices: tuple[int, ...] | None,
-) -> DatasetReader:
-    """Return the data set that was pickled. Raises as `connect`."""
-    return DatasetReader(parts, schema, options, None, column_indices)
 
 
 def with_shared_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:

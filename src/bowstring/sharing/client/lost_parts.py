@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, ConnectionLostError
@@ -12,7 +11,6 @@ from bowstring.sharing.client.connection import Connection, ConnectionOptions
 from bowstring.sharing.client.part_requests import FileRequest, PartRequest, PartRequests
 from bowstring.sharing.uris import servers_by_role
 from bowstring.transports.base import strip_traceback
-from bowstring.transports.registry import find_transport
 
 _MAX_THREADS = 16  # connecting waits for the network, and not for processors
 _MAX_INDICES = 20  # that an error lists for each host
@@ -70,10 +68,8 @@ def _describe_indices(indices: Sequence[int]) -> str:
 
 def _find_reason(uri: StreamURI, options: ConnectionOptions) -> BowstringError | None:
     """Return an error if the server can't be reached."""
-    if not any(find_transport(server.scheme, server).supports_tls for server in servers_by_role(uri).values()):
-        options = replace(options, tls=None)
     try:
-        Connection.dial(uri, options).close()
+        Connection.dial(uri, options.for_servers(servers_by_role(uri).values())).close()
     except BowstringError as error:
         return strip_traceback(error)
     return None

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
-from typing import TYPE_CHECKING
 
 from bowstring.dissociated.events import AddressesFreed, DataRequested
 from bowstring.dissociated.leases import LeaseTable
@@ -29,6 +28,7 @@ from bowstring.errors import (
 from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.served_datasets import ServedDatasets
 from bowstring.sharing.server.stats import ServerCounters
 from bowstring.sharing.stored_parts import BodyReader, StoredMessage, StoredPart
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error_message
@@ -46,9 +46,6 @@ from bowstring.transports.observer import ConnectionObserver, EventDirection
 from bowstring.transports.session import Session, SessionFailed, SessionOptions
 from bowstring.transports.total_limits import TotalLimits
 
-if TYPE_CHECKING:
-    from bowstring.sharing.server.server import Server  # imports this module
-
 LOG = logging.getLogger("bowstring.sharing.server")
 LOG.addHandler(logging.NullHandler())  # else Python prints warnings, and clients could block a server that way
 LIMITS = ProtocolLimits(max_ticket_bytes=1 << 16)
@@ -62,7 +59,7 @@ _SHORT_BODY_BYTES = 1 << 13
 class ServedClients:
     """The connections of a server. Changed in the thread of its event loop only, except for `connection_stats`."""
 
-    def __init__(self, options: ServerOptions, server: Server, loop: EventLoop, server_name: str) -> None:
+    def __init__(self, options: ServerOptions, datasets: ServedDatasets, loop: EventLoop, server_name: str) -> None:
         self.options = options
         self.server_name = server_name
         self.total_limits = TotalLimits(options.derive_total_limits(), options.max_clients)
@@ -73,7 +70,7 @@ class ServedClients:
         # For `connection_stats`: a connection is either in `_connections` or in `_ended_traffic`, never in both or in
         # neither.
         self.lock = threading.Lock()
-        self._server = server
+        self._datasets = datasets
         self.loop = loop
         self.accepted = AcceptedConnections(self._refuse_silent_client)
         self._connections: dict[Channel, ClientHandler] = {}
@@ -124,7 +121,7 @@ class ServedClients:
         if len(self.accepted.silent) >= self.options.max_silent:
             self.accepted.end_oldest_silent()
         self.counters.num_connections += 1
-        client = ClientHandler(self, self._server, transport, channel, self.counters.num_connections, observer)
+        client = ClientHandler(self, self._datasets, transport, channel, self.counters.num_connections, observer)
         LOG.debug("%s: connected", client.name)
         self.accepted.add(client)
         self._connections[channel] = client
@@ -201,7 +198,7 @@ class ClientHandler(EventHandler):
     def __init__(
         self,
         clients: ServedClients,
-        server: Server,
+        datasets: ServedDatasets,
         transport: Transport,
         channel: Channel,
         number: int,
@@ -211,7 +208,7 @@ class ClientHandler(EventHandler):
         self.channel = channel
         self._number = number
         self._clients = clients
-        self._server = server
+        self._datasets = datasets
         self._connection = ServerConnection(ROLES, FREE_DATA, limits=LIMITS)
         self._exporter = channel.exporter
         self._session = Session(
@@ -342,7 +339,7 @@ class ClientHandler(EventHandler):
     def retire_removed_regions(self) -> None:
         """Retire the regions that the server has stopped serving, unless a stream may still refer to them."""
         if not self._session.is_streaming:
-            self.retire_regions([region for region in self._exports if not self._server.is_served(region)])
+            self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
 
     def close(self) -> None:
         self._clients.stop_counting_client(self)
@@ -381,9 +378,9 @@ class ClientHandler(EventHandler):
             if len(ticket.names) > MAX_TICKETS:
                 raise InvalidArgumentError(f"a request for {len(ticket.names)} data sets; the maximum is {MAX_TICKETS}")
             peer = self.channel.traits.peer
-            parts = [part for name in ticket.names for part in self._server.find_parts(name, peer)]
+            parts = [part for name in ticket.names for part in self._datasets.find_parts(name, peer)]
             role = self._connection.role
-            encoded = self._server.find_encoded_stream(parts) if role is ConnectionRole.BOTH else None
+            encoded = self._datasets.find_encoded_stream(parts) if role is ConnectionRole.BOTH else None
             if encoded is not None:
                 messages = self._generate_encoded_messages(encoded)
             else:
@@ -409,7 +406,7 @@ class ClientHandler(EventHandler):
             if not self._can_export(parts):
                 raise InvalidArgumentError(f"{ticket}: its memory is on a device: connect to its cuda+unix URI")
             return False
-        return ticket.is_packed or not self._can_export(parts) or self._server.is_sent_inline(parts)
+        return ticket.is_packed or not self._can_export(parts) or self._datasets.is_sent_inline(parts)
 
     def _can_export(self, parts: Sequence[StoredPart]) -> bool:
         """Whether bodies can be sent as addresses."""
@@ -489,7 +486,7 @@ class ClientHandler(EventHandler):
     def _retire_unneeded_regions(self) -> None:
         """Keep the regions that were sent last: a client that reads them again has them mapped already."""
         if self._exports:
-            self.retire_regions([region for region in self._exports if not self._server.is_served(region)])
+            self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
             self.retire_regions(list(self._exports)[: -self._clients.options.max_kept_regions or None])
 
     def __repr__(self) -> str:

@@ -11,13 +11,11 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import NoReturn
 
-from bowstring.dissociated.messages import PackedBody
-from bowstring.dissociated.server import ConnectionRole, EncodedStream
+from bowstring.dissociated.server import ConnectionRole
 from bowstring.errors import (
     BowstringError,
     ClosedError,
@@ -28,19 +26,18 @@ from bowstring.errors import (
 )
 from bowstring.memory.closable import Closable, call_in_forked_children, call_on_error
 from bowstring.memory.forks import process_token
-from bowstring.memory.region import Region
-from bowstring.redaction import redact
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.device_tables import DeviceTable
 from bowstring.sharing.processes import redirect_to_devnull
 from bowstring.sharing.recording.recorder import open_recorder
 from bowstring.sharing.server.clients import LIMITS, LOG, ServedClients
 from bowstring.sharing.server.options import ServerOptions
+from bowstring.sharing.server.served_datasets import ServedDatasets
 from bowstring.sharing.server.signals import catch_signals
 from bowstring.sharing.server.stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signed_tickets import TicketSigner
-from bowstring.sharing.stored_parts import BodyReader, StoredPart, index_part
+from bowstring.sharing.stored_parts import StoredPart, index_part
 from bowstring.sharing.uris import create_server_uri, format_dataset_uri
 from bowstring.transports.base import (
     Channel,
@@ -55,10 +52,6 @@ from bowstring.transports.registry import find_transport
 
 _MESSAGES_PER_TURN = 64
 """The messages of a client that are received before others have their turn: each takes some 10 µs."""
-# Data sets of more are sent as addresses, whatever their size: adding up the bytes of all would cost each request.
-_MAX_INLINE_MESSAGES = 64
-# Copying so few bytes costs less than leasing them; the copies are all the memory that the cache takes.
-_MAX_ENCODED_BYTES = 1 << 16
 _NAMES_SHOWN = 5  # data sets that a text lists by name
 _MAX_OPEN_FILES = 256
 """The number of data sets above which files are opened for each client, and not kept open."""
@@ -90,15 +83,6 @@ class Server(Closable):
                 "serve: expected either an address and a scheme, or a mapping of schemes to addresses"
             )
         self._recorder = open_recorder(self.options.record)
-        # For the data sets and regions, which any thread may change. Taken before `ServedClients.lock`; clients change
-        # in the thread of the loop only.
-        self._lock = threading.Lock()
-        self._datasets: dict[str, tuple[StoredPart, ...]] = {}
-        self._removal_reasons: dict[str, str] = {}
-        self._regions: Counter[Region] = Counter()
-        # By the parts, which are compared by identity: a name may stand for other parts after `replace_parts`.
-        self._encoded_streams: dict[tuple[StoredPart, ...], EncodedStream] = {}
-        self._region_bytes = 0
         self._started_at = time.monotonic()
         self._process = process_token()
         self._is_closed = False
@@ -112,8 +96,9 @@ class Server(Closable):
                     self.options.check_ticket_lifetime(f"{acceptor.transport.scheme}:{acceptor.listener.address}")
             key, address = self.options.ticket_key, f"{next(iter(addresses))}:{self.address}"
             self._signer = None if key is None else TicketSigner(key, address)
+            self._datasets = ServedDatasets(self.options, self._signer)
             self._loop = on_error.enter_context(EventLoop("bowstring-serve"))
-            self._clients = ServedClients(self.options, self, self._loop, self._description)
+            self._clients = ServedClients(self.options, self._datasets, self._loop, self._description)
             for acceptor in self._acceptors:
                 self._loop.add(acceptor)
             self._loop.start()
@@ -133,13 +118,12 @@ class Server(Closable):
     @property
     def names(self) -> list[str]:
         """The names of the data sets."""
-        with self._lock:
-            return list(self._datasets)
+        return self._datasets.names
 
     @property
     def uris(self) -> dict[str, str]:
         """The URI of each data set at the first address, by its name."""
-        return {name: self.issue_uri(name) for name in self.names}
+        return {name: self.issue_locations(name).uris[0] for name in self.names}
 
     @property
     def num_clients(self) -> int:
@@ -153,14 +137,8 @@ class Server(Closable):
         ...     server.stats().num_datasets
         1
         """
-        with self._lock:
-            return ServerStats(
-                uptime_s=time.monotonic() - self._started_at,
-                num_datasets=len(self._datasets),
-                num_regions=len(self._regions),
-                region_bytes=self._region_bytes,
-                **self._clients.connection_stats(),
-            )
+        uptime_s = time.monotonic() - self._started_at
+        return ServerStats(uptime_s=uptime_s, **self._datasets.stats(), **self._clients.connection_stats())
 
     def list_requests(self) -> list[tuple[object, tuple[str, ...]]]:
         """Return the names of each connected client's last request, with the identity of its process."""
@@ -219,7 +197,7 @@ class Server(Closable):
         self._acceptors[0].uri_for_ticket(name)  # check the name before copying
         if isinstance(source, DeviceTable):
             return self.add_parts(name, *source.to_parts(name))
-        parts = [index_part(region) for region in to_regions(source, name, copy)[0]]
+        parts = [index_part(region) for region in to_regions(source, name, copy).regions]
         # Further files are opened again for each client that does not have them, so that any number can be served.
         if isinstance(source, str | os.PathLike) and not copy and len(self.names) >= _MAX_OPEN_FILES:
             for part in parts:
@@ -233,22 +211,13 @@ class Server(Closable):
         """
         if any(part.schema != parts[0].schema for part in parts):
             raise InvalidDataError(f"data set {name!r}: its regions have different schemas")
-        with self._lock:
-            if name in self._datasets:
-                raise InvalidArgumentError(f"the server has a data set {name!r} already")
-            self._set_parts(name, parts)
-        return self.issue_uri(name)
+        self._datasets.add(name, parts)
+        return self.issue_locations(name).uris[0]
 
     def replace_parts(self, name: str, *parts: StoredPart) -> None:
         """Replace the memory of a data set. Raises `NotFoundError`."""
-        with self._lock:
-            if name not in self._datasets:
-                raise NotFoundError(f"the server has no data set {name!r}")
-            self._set_parts(name, parts)
-
-    def issue_uri(self, name: str) -> str:
-        """The URI of a data set with this name at the first address, whether it exists or not."""
-        return self._acceptors[0].uri_for_ticket(self._issue_ticket(name))
+        self._datasets.replace(name, parts)
+        self._loop.call_soon_threadsafe(self._clients.retire_removed_regions)
 
     def _issue_ticket(self, name: str, lifetime_s: float | None = None) -> str:
         """Return the ticket of a data set.
@@ -274,14 +243,9 @@ class Server(Closable):
         ...     server.names
         ['b']
         """
-        with self._lock:
-            if name not in self._datasets:
-                raise NotFoundError(f"the server has no data set {name!r}")
-            self._set_parts(name, ())
-            if reason is not None:
-                self._removal_reasons[name] = reason
-                if len(self._removal_reasons) > _MAX_REMOVAL_REASONS:
-                    del self._removal_reasons[next(iter(self._removal_reasons))]
+        self._datasets.replace(name, (), reason)
+        # In the loop's thread: a client may be sending the regions at this moment.
+        self._loop.call_soon_threadsafe(self._clients.retire_removed_regions)
 
     def drain(self, timeout_s: float = 30.0) -> bool:
         """Accept no more connections and requests, wait until all clients have finished, and close.
@@ -325,64 +289,13 @@ class Server(Closable):
         if self._process is not process_token():
             return
         self._loop.close()
-        with self._lock:
-            self._datasets.clear()
-            self._encoded_streams.clear()
-            self._regions.clear()
-            self._region_bytes = 0
+        self._datasets.clear()
         if self._recorder is not None:
             self._recorder.close_unless_shared()
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise ClosedError("the server is closed")
-
-    def _set_parts(self, name: str, parts: tuple[StoredPart, ...]) -> None:
-        """Set the memory of a data set; without any, remove it. Clients retire regions that are no longer served."""
-        previous = self._datasets.pop(name, ())
-        self._encoded_streams.pop(previous, None)
-        if parts:
-            self._datasets[name] = parts
-            self._cache_encoded_stream(parts)
-        for part in parts:
-            if part.region not in self._regions:
-                self._region_bytes += part.region.size_bytes
-            self._regions[part.region] += 1
-        for part in previous:
-            self._regions[part.region] -= 1
-            if not self._regions[part.region]:
-                del self._regions[part.region]
-                self._region_bytes -= part.region.size_bytes
-        # A client may be sending the regions at this moment, in the other thread: it retires them itself.
-        if previous:
-            self._loop.call_soon_threadsafe(self._clients.retire_removed_regions)
-
-    def is_sent_inline(self, parts: Sequence[StoredPart]) -> bool:
-        """Whether sending bytes takes less than mapping regions and freeing addresses."""
-        if any(part.region.is_on_device for part in parts):
-            return False
-        nbytes = sum(message.body_bytes for part in parts for message in part.messages[:_MAX_INLINE_MESSAGES])
-        is_short = sum(len(part.messages) for part in parts) <= _MAX_INLINE_MESSAGES
-        return is_short and nbytes <= self.options.inline_bytes
-
-    def _cache_encoded_stream(self, parts: tuple[StoredPart, ...]) -> None:
-        """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
-        if not self.is_sent_inline(parts) or not all(part.region.is_sealed for part in parts):
-            return
-        batches = ((message, BodyReader(part.region).read(message)) for part in parts for message in part.messages)
-        bodies = ((message.metadata, PackedBody.from_parts(body)) for message, body in batches)
-        stream = EncodedStream.encode(parts[0].schema, bodies)
-        if stream.length_bytes <= _MAX_ENCODED_BYTES:
-            self._encoded_streams[parts] = stream
-
-    def find_encoded_stream(self, parts: Sequence[StoredPart]) -> EncodedStream | None:
-        """Return the messages of a small data set with these parts, if it is in sealed memory."""
-        return self._encoded_streams.get(tuple(parts))
-
-    def is_served(self, region: Region) -> bool:
-        """Whether a data set has this region."""
-        with self._lock:
-            return region in self._regions
 
     def _start_draining(self) -> None:
         """Close the listeners, and disconnect clients that use nothing."""
@@ -396,16 +309,7 @@ class Server(Closable):
 
     def find_parts(self, ticket: str, peer: PeerIdentity | None = None) -> tuple[StoredPart, ...]:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
-        name = ticket if self._signer is None else self._signer.verify(ticket, time.time())
-        self.options.check_access(name, peer)
-        with self._lock:
-            parts = self._datasets.get(name)
-            if parts is None:
-                reason = self._removal_reasons.get(name)
-                raise NotFoundError(reason or f"the server has no data set {redact(name)[:200]!r}")
-        for part in parts:
-            part.region.check_backing_file()
-        return parts
+        return self._datasets.find_parts(ticket, peer)
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a server can't be pickled: pass a URI, `server.uri(name)`, or a data set of `connect`")
@@ -516,15 +420,13 @@ def serve(
     return server
 
 
-# Some 200 bytes each, for errors that say why a data set is gone; the oldest are forgotten.
-_MAX_REMOVAL_REASONS = 100_000
 _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 
 
 def _close_in_child(server: Server) -> None:
     """Close a server in a forked child, which has no thread that could answer, without effect on the parent."""
     server._is_closed = True
-    server._lock = threading.Lock()
+    server._datasets.lock = threading.Lock()
     server._clients.lock = threading.Lock()
     redirect_to_devnull(server._loop.descriptors)
 

@@ -151,7 +151,7 @@ def write_empty_partition(dataset: str, agent_key: AgentKey, schema: Schema) -> 
     with Region.create_writer(f"{dataset}/0") as memory:
         new_file(memory.fileno(), schema).close()
         with memory.seal() as region, AgentClient.open(agent_key, timeout_s=AGENT_TIMEOUT_S) as agent:
-            location = agent.put(dataset, (0, 0), region, rows=0, ttl_s=agent_key.ttl_s)
+            location = agent.put(dataset, (0, 0), region, num_rows=0, ttl_s=agent_key.ttl_s)
             host = os.uname().nodename
             lengths = json.dumps(ListLengthCollector(schema.types).list_lengths)
             uris, control_uri = location.uris, location.control_uri

@@ -16,11 +16,10 @@ from typing import TYPE_CHECKING, Any
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.dataset import Dataset, DatasetPart
 from bowstring.datasets.sources import describe_served
-from bowstring.errors import BowstringError, ConnectionLostError, InvalidArgumentError
-from bowstring.sharing.client.connect import CONNECTORS, connect
+from bowstring.errors import ConnectionLostError, InvalidArgumentError
+from bowstring.sharing.client.connect import connect
 from bowstring.sharing.client.dataset_reader import DatasetReader
-from bowstring.sharing.dataset_locations import DatasetLocations, hide_secrets
-from bowstring.sharing.uris import parse_scheme
+from bowstring.sharing.dataset_locations import DatasetLocations, find_location_kind, hide_secrets
 from bowstring.spark.arrow_files import prefix_errors
 from bowstring.spark.row_filters import RowFilters
 from bowstring.spark.runtime.worker_errors import hide_traceback
@@ -34,7 +33,6 @@ from bowstring.spark.source.schema_compatibility import (
     find_missing_columns,
 )
 from bowstring.spark.types import to_spark_schema
-from bowstring.transports.registry import TRANSPORTS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -42,13 +40,7 @@ if TYPE_CHECKING:
 
 def is_dataset_text(text: str) -> bool:
     """Whether a path of ``load`` is a data set: the JSON of one, a URI of one, or several locations of one."""
-    if text.startswith("{"):
-        return True
-    try:
-        scheme = parse_scheme(text)
-    except BowstringError:
-        return False
-    return scheme in TRANSPORTS or CONNECTORS.load(scheme) is not None
+    return text.startswith("{") or find_location_kind(text) in ("server", "connector")
 
 
 def parse_datasets(texts: Sequence[str]) -> Dataset:
