@@ -190,9 +190,11 @@ def _find_message_offset(message: str, anatomy: Anatomy) -> int:
 def _find_buffer_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileSection]) -> int | None:
     """Return the offset of the buffer with the error, or of its message if the buffer is unknown."""
     if fault.record_batch is None:
-        messages = [(section.start, section.span) for section in anatomy.sections if section.span is not None]
-        names = {f"dictionary {span.header.template.dictionary_id}": start for start, span in reversed(messages)}
-        return names.get(next(iter(fault.path), ""))
+        starts: dict[str, int] = {}
+        for section in anatomy.sections:
+            if section.kind is FileSectionKind.DICTIONARY_BATCH and section.span is not None:
+                starts.setdefault(f"dictionary {section.span.header.template.dictionary_id}", section.start)
+        return starts.get(next(iter(fault.path), ""))
     batch = batches.get(fault.record_batch)
     if batch is None or batch.span is None:
         return None
