@@ -74,8 +74,7 @@ def test_a_complete_environment_passes() -> None:
     status, checks = run_doctor()
     assert status == 0
     assert [name for name, (state, _) in checks.items() if state == "failed"] == []
-    assert checks["extra cli"][0] == "ok"
-    assert checks["extra cli"][1].startswith("click ")
+    assert checks["package click"] == ("ok", f"{metadata.version('click')}, for cli, spark")
 
 
 def test_a_machine_without_a_writable_folder_is_checked_completely() -> None:
@@ -103,17 +102,17 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it() -> None:
         "metadata.version = find\n"
     )
     status, checks = run_doctor(setup)
-    state, detail = checks["extra compression"]
-    assert (status, state) == (0, "missing")
-    assert "lz4 is not installed" in detail
-    assert "zstandard 0.1 does not match >=0.23" in detail
-    assert detail.endswith("pip install 'bowstring[compression]', or in a clone '.[compression]'")
+    advice = "for compression, cli, spark; pip install 'bowstring[compression]', or in a clone '.[compression]'"
+    assert status == 0
+    assert checks["package lz4"] == ("missing", f"not installed, {advice}")
+    assert checks["package zstandard"] == ("missing", f"0.1 does not match >=0.23, {advice}")
 
 
 def test_the_networks_are_checked_with_their_extras_or_named_with_the_command_that_installs_them() -> None:
     status, checks = run_doctor()
     assert checks["bowstring-networks"] == ("ok", metadata.version("bowstring-networks"))
-    assert checks["extra flight"] == ("ok", f"pyarrow {metadata.version('pyarrow')}")
+    state, detail = checks["package pyarrow"]
+    assert (state, detail.split(", ")[-1]) == ("ok", "flight")
     setup = (
         "import importlib.metadata as metadata\n"
         "version = metadata.version\n"
@@ -125,7 +124,16 @@ def test_the_networks_are_checked_with_their_extras_or_named_with_the_command_th
     status, checks = run_doctor(setup)
     assert (status, checks["bowstring-networks"][0]) == (0, "missing")
     assert checks["bowstring-networks"][1].endswith("pip install 'bowstring-networks', or in a clone './networks'")
-    assert "extra flight" not in checks
+    assert "flight" not in checks["package pyarrow"][1]
+
+
+def test_each_package_is_named_once() -> None:
+    _, checks = run_doctor()
+    packages = [name.removeprefix("package ") for name in checks if name.startswith("package ")]
+    assert len(packages) > 15
+    for package in ("pyarrow", "lz4", "pyspark"):
+        assert packages.count(package) == 1
+        assert not [name for name, (_, detail) in checks.items() if re.search(rf"\b{package}\b", detail)]
 
 
 def test_a_process_without_memory_files_fails() -> None:

@@ -297,7 +297,7 @@ def test_the_sections_of_golden_files_cover_all_bytes_without_errors(shared_fold
         assert_contiguous(anatomy)
         assert (path.name, anatomy.faults) == (path.name, ())
         assert anatomy.inspection == bs.inspection.inspect(path)
-        assert all(section.layout_index >= 0 for section in anatomy.sections if section.lengths is not None)
+        assert all(section.layout_index >= 0 for section in anatomy.sections if section.span is not None)
 
 
 def test_the_sections_of_fuzzed_files_cover_all_bytes_or_the_file_is_rejected(shared_folder: Path) -> None:

@@ -206,13 +206,13 @@ class _ConnectionReplay:
             if self._side == "server":
                 is_allowed = self._try_count_frees(message)
             else:
-                is_allowed = self._peer_closes and self._recording.is_error_tag(message.tag)
+                is_allowed = self._peer_closes and ("server", message.tag) in self._recording.kinds_by_tag
             if not is_allowed:
                 self._add_difference("no more messages", self._describe_message(message))
 
     def _try_count_frees(self, message: ReceivedMessage) -> bool:
         """Count the addresses of a <free_data> message; return False for another message."""
-        if not self._recording.is_free_data_tag(message.tag):
+        if self._recording.kinds_by_tag.get(("client", message.tag)) != "free_data":
             return False
         self._actual_frees.update(decode_free_data(message.data).tolist())
         return True
@@ -300,7 +300,7 @@ class _ConnectionReplay:
             return True
         if entry.tag is None:
             return _has_equal_header(recorded_data, message.data)
-        if self._recording.is_error_tag(entry.tag):
+        if ("server", entry.tag) in self._recording.kinds_by_tag:
             return _error_kind(recorded_data) == _error_kind(message.data)
         header_key = (key[0], "metadata", key[2])
         entries, headers = self._recorded_messages.get(header_key, []), self._actual_messages.get(header_key, [])

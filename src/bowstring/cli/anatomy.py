@@ -57,7 +57,7 @@ def _name_page(file: str | None) -> str:
 def _draw(file: str | None, target: str, quick: bool, max_piped_bytes: int) -> None:
     source, name = resolve_source(file), Path(source_name(file)).name
     out = resolve_output(target, file)
-    with progress_bar("reading", "sections") as report_progress:
+    with progress_bar("reading", "bytes") as report_progress:
         html, errors = build_page_and_count_faults(
             source, name, max_piped_bytes=max_piped_bytes, report_progress=report_progress, full=not quick
         )

@@ -15,7 +15,7 @@ from bowstring.cli.error_messages import EXIT_INTERRUPTED, ErrorOptions, format_
 from bowstring.cli.help_text import examples
 from bowstring.cli.storage_options import storage_option
 
-_MODULES = {"tail": "head", "schema": "info", "count": "info"}
+_MODULES = {"tail": "head", "cat": "head", "schema": "info", "count": "info"}
 # Each command is the object of that name in the module bowstring.cli.<name>, or in the module of `_MODULES`; the text
 # is for the help of the group.
 COMMANDS: dict[str, str] = {

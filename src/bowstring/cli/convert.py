@@ -57,26 +57,15 @@ from bowstring.ipc.write_options import DictionaryDeltas, IpcWriteOptions
 _MIN_BLOCK_BYTES = 1 << 10
 _MAX_BATCH_ROWS, _MAX_BATCH_BYTES = 1 << 16, 64 << 20
 """Limits of batches that are written as Arrow, unless `--batch-rows` sets another."""
+_CSV_OPTIONS = ("column_names", "null_values", "timestamp_parsers", "skip_rows", "encoding", "quote_char")
+_IPC_OPTIONS = ("byte_order", "metadata_version", "legacy_framing", "unify_dictionaries", "dictionary_deltas")
 _SOURCE_OPTIONS = {
-    "column_names": ("csv",),
-    "column_types": ("csv", "json", "jsonl"),
-    "invalid_rows": ("csv", "json", "jsonl"),
-    "null_values": ("csv",),
-    "timestamp_parsers": ("csv",),
-    "skip_rows": ("csv",),
-    "encoding": ("csv",),
-    "quote_char": ("csv",),
-    "block_bytes": ("csv", "json", "jsonl"),
+    **dict.fromkeys(_CSV_OPTIONS, ("csv",)),
+    **dict.fromkeys(("column_types", "invalid_rows", "block_bytes"), ("csv", "json", "jsonl")),
 }
 _TARGET_OPTIONS = {
-    "compression": (*ARROW_FORMATS, "parquet"),
-    "compression_level": (*ARROW_FORMATS, "parquet"),
-    "alignment": ARROW_FORMATS,
-    "byte_order": ARROW_FORMATS,
-    "metadata_version": ARROW_FORMATS,
-    "legacy_framing": ARROW_FORMATS,
-    "unify_dictionaries": ARROW_FORMATS,
-    "dictionary_deltas": ARROW_FORMATS,
+    **dict.fromkeys(("compression", "compression_level"), (*ARROW_FORMATS, "parquet")),
+    **dict.fromkeys(("alignment", *_IPC_OPTIONS), ARROW_FORMATS),
 }
 _SHARED_OPTIONS = {"delimiter": ("csv",), "no_header": ("csv",)}
 _CODECS = {
@@ -123,51 +112,33 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
 )
 @click.option("--compression-level", type=int, help="Level of the codec.  [default: a fast one]")
 @click.option(
-    "--alignment", type=click.Choice(["8", "16", "32", "64"]), default="64", help="Buffer alignment in bytes."
-)
-@click.option("--byte-order", type=click.Choice(["little", "big"]), default="little", help="Byte order of TARGET.")
-@click.option("--metadata-version", type=click.Choice(["V4", "V5"]), default="V5", help="Metadata version of TARGET.")
-@click.option("--legacy-framing", is_flag=True, help="Write the framing of Arrow 0.14 and earlier.")
-@click.option(
     "--batch-rows",
     type=POSITIVE_COUNT,
     help="Split and join batches to this number of rows.  [default: split to 65,536 rows and 64 MiB]",
 )
-@click.option("--decode-dictionaries", is_flag=True, help="Write plain values instead of dictionary-encoded columns.")
-@click.option(
-    "--unify-dictionaries",
-    is_flag=True,
-    help="Write one dictionary per column, before the first batch; keeps all batches in memory.",
-)
-@click.option(
-    "--dictionary-deltas",
-    type=click.Choice(get_args(DictionaryDeltas)),
-    default="auto",
-    help="Whether to write dictionaries that grow as deltas.",
-)
-@click.option("--quick", is_flag=True, help="Do not validate values, except for Parquet and CSV as TARGET.")
+@column_types_option
+@invalid_rows_option
 @click.option(
     "--delimiter",
     callback=_parse_character,
     help="Delimiter of CSV: one character, or \\t.  [default: a comma, or a tab for .tsv]",
 )
-@click.option("--quote", "quote_char", callback=_parse_character, default='"', help="Quote character of CSV, or none.")
 @click.option("--no-header", is_flag=True, help="CSV has no header; the columns of SOURCE are named f0, f1, …")
-@click.option(
-    "--column-names",
-    type=UTF8_TEXT,
-    callback=parse_name_list,
-    metavar="A,B,…",
-    help="Column names for CSV without a header, separated by commas.",
-)
-@column_types_option
-@invalid_rows_option
 @click.option(
     "--null-value",
     "null_values",
     type=UTF8_TEXT,
     multiple=True,
     help="Text that is null in CSV; may be repeated.  [default: unquoted empty text]",
+)
+@click.option("--quick", is_flag=True, help="Do not validate values, except for Parquet and CSV as TARGET.")
+@click.option("--quote", "quote_char", callback=_parse_character, default='"', help="Quote character of CSV, or none.")
+@click.option(
+    "--column-names",
+    type=UTF8_TEXT,
+    callback=parse_name_list,
+    metavar="A,B,…",
+    help="Column names for CSV without a header, separated by commas.",
 )
 @click.option(
     "--timestamp-format",
@@ -185,6 +156,24 @@ def _parse_encoding(ctx: click.Context, param: click.Parameter, value: str) -> s
     default=DEFAULT_BLOCK_BYTES,
     help="Size of a block of CSV or JSON, in bytes; types are inferred from the first block.",
 )
+@click.option("--decode-dictionaries", is_flag=True, help="Write plain values instead of dictionary-encoded columns.")
+@click.option(
+    "--unify-dictionaries",
+    is_flag=True,
+    help="Write one dictionary per column, before the first batch; keeps all batches in memory.",
+)
+@click.option(
+    "--dictionary-deltas",
+    type=click.Choice(get_args(DictionaryDeltas)),
+    default="auto",
+    help="Whether to write dictionaries that grow as deltas.",
+)
+@click.option(
+    "--alignment", type=click.Choice(["8", "16", "32", "64"]), default="64", help="Buffer alignment in bytes."
+)
+@click.option("--byte-order", type=click.Choice(["little", "big"]), default="little", help="Byte order of TARGET.")
+@click.option("--metadata-version", type=click.Choice(["V4", "V5"]), default="V5", help="Metadata version of TARGET.")
+@click.option("--legacy-framing", is_flag=True, help="Write the framing of Arrow 0.14 and earlier.")
 @max_piped_bytes_option
 @click.pass_context
 def convert(ctx: click.Context, /, source: str, target: str, **options: Any) -> None:
@@ -258,15 +247,13 @@ def _write_options(target_format: str, options: Mapping[str, Any]) -> dict[str, 
         return {"include_header": not options["no_header"], **delimiter}
     if target_format not in ARROW_FORMATS:
         return {name: options[name] for name in _TARGET_OPTIONS if target_format in _TARGET_OPTIONS[name]}
+    compression = None if options["compression"] == "none" else options["compression"]
     try:
         ipc_options = IpcWriteOptions(
-            options["byte_order"],
-            options["metadata_version"],
-            options["legacy_framing"],
-            None if options["compression"] == "none" else options["compression"],
-            options["compression_level"],
-            options["dictionary_deltas"],
-            unify_dictionaries=options["unify_dictionaries"],
+            compression=compression,
+            compression_level=options["compression_level"],
+            is_legacy_framing=options["legacy_framing"],
+            **{name: options[name] for name in _IPC_OPTIONS if name != "legacy_framing"},
         )
     except InvalidArgumentError as error:
         raise click.UsageError(str(error)) from None
@@ -305,18 +292,18 @@ def _validation_hint(source_format: str, target_format: str) -> str:
     return ", ".join(hints)
 
 
-def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], rows: int) -> Iterator[RecordBatch]:
+def _resize_batches(schema: Schema, batches: Iterable[RecordBatch], num_rows: int) -> Iterator[RecordBatch]:
     pending: list[RecordBatch] = []
-    count = 0
+    missing_rows = num_rows
     for batch in batches:
         check_row_count(batch)
-        offset = 0
-        while offset < batch.num_rows:
-            part = batch.slice(offset, rows - count)
-            pending.append(part)
-            offset, count = offset + part.num_rows, count + part.num_rows
-            if count == rows:
+        rest = batch
+        while rest.num_rows:
+            pending.append(rest.slice(0, missing_rows))
+            rest = rest.slice(pending[-1].num_rows)
+            missing_rows -= pending[-1].num_rows
+            if not missing_rows:
                 yield from Table(schema, pending).combine_chunks().to_batches()
-                pending, count = [], 0
+                pending, missing_rows = [], num_rows
     if pending:
         yield from Table(schema, pending).combine_chunks().to_batches()

@@ -7,6 +7,7 @@ import platform
 import resource
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from importlib import metadata
@@ -15,15 +16,12 @@ from typing import Literal
 
 import click
 from packaging.requirements import Requirement
-from rich.console import Console
-from rich.padding import Padding
-from rich.text import Text
 
 from bowstring import __version__
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import json_option
-from bowstring.cli.terminal_tables import borderless_table, open_console
+from bowstring.cli.terminal_tables import ColumnFit, print_table, terminal_width
 from bowstring.display.printable_text import format_size, to_printable
 from bowstring.errors import BowstringError, format_install_command
 from bowstring.memory.available_memory import read_memory_limits
@@ -35,7 +33,7 @@ from bowstring.spark.runtime.java_runtime import find_java
 
 Status = Literal["ok", "missing", "failed"]
 
-_STYLES: dict[Status, str] = {"ok": "green", "missing": "yellow", "failed": "red"}
+_COLORS = {"ok": "green", "missing": "yellow", "failed": "red"}
 # The defaults of Linux (ulimit -n, vm.max_map_count): a lower limit was set on purpose.
 _MIN_DESCRIPTORS = 1024
 _MIN_MAPPINGS = 65_530
@@ -46,7 +44,7 @@ _MIN_SHM_BYTES = 1 << 28
 # On narrower terminals the checks are lines instead.
 _MIN_TABLE_WIDTH = 80
 _NETWORKS = "bowstring-networks"
-_DEVELOPMENT_EXTRAS = frozenset(("dev", "docs", "fuzz", "test"))
+_IGNORED_EXTRAS = frozenset(("all", "dev", "docs", "fuzz", "test"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,25 +72,20 @@ def doctor(*, as_json: bool) -> int:
     if as_json:
         echo_json({"checks": [asdict(check) for check in checks]})
     else:
-        with open_console() as console:
-            _show_checks(console, checks)
+        _show_checks(checks)
     return int(any(check.status == "failed" for check in checks))
 
 
-def _show_checks(console: Console, checks: Sequence[Check]) -> None:
+def _show_checks(checks: Sequence[Check]) -> None:
     """Show the checks as a table, or with the details below the names if the terminal is narrow."""
-    if console.width < _MIN_TABLE_WIDTH:
-        for check in checks:
-            console.print(Text.assemble(check.name, "  ", (check.status, _STYLES[check.status])))
-            console.print(Padding(Text(to_printable(check.detail)), (0, 0, 0, 2)))
+    width = terminal_width()
+    if width is None or width >= _MIN_TABLE_WIDTH:
+        rows = [(check.name, check.status, to_printable(check.detail)) for check in checks]
+        print_table(("check", "status", ""), rows, fit=ColumnFit(wraps_last=True), colors=_COLORS)
         return
-    table = borderless_table(("check", False), ("status", False), ("", False), is_folded=True)
     for check in checks:
-        table.add_row(check.name, Text(check.status, _STYLES[check.status]), Text(to_printable(check.detail)))
-    table.pad_edge = False
-    for column in table.columns[:2]:
-        column.no_wrap = True
-    console.print(table)
+        click.echo(f"{check.name}  {click.style(check.status, fg=_COLORS[check.status])}")
+        click.echo(textwrap.fill(to_printable(check.detail), width, initial_indent="  ", subsequent_indent="  "))
 
 
 def _check_versions() -> Iterator[Check]:
@@ -178,45 +171,47 @@ def _check_gpus() -> Iterator[Check]:
         yield Check("GPUs", "missing", str(problem))
 
 
-def _check_extras() -> Iterator[Check]:
-    """One check for each extra that users install, and for the networks."""
-    yield from _check_extras_of("bowstring")
+def _check_packages() -> Iterator[Check]:
+    """One check for each package of the extras that users install, and for the networks."""
     try:
         yield Check(_NETWORKS, "ok", metadata.version(_NETWORKS))
+        distributions = ["bowstring", _NETWORKS]
     except metadata.PackageNotFoundError:
         yield Check(_NETWORKS, "missing", f"UCX, libfabric, CUDA, Flight; {format_install_command('', _NETWORKS)}")
+        distributions = ["bowstring"]
+    uses: dict[str, list[tuple[str, str, Requirement]]] = {}
+    for name in distributions:
+        distribution = metadata.distribution(name)
+        requirements = [each for each in map(Requirement, distribution.requires or ()) if each.name != "bowstring"]
+        extras = set(distribution.metadata.get_all("Provides-Extra") or ()) - _IGNORED_EXTRAS
+        packages_by_extra = {extra: [each for each in requirements if _is_of_extra(each, extra)] for extra in extras}
+        # The smallest extra comes first: it is the one to install.
+        for extra, packages in sorted(packages_by_extra.items(), key=lambda entry: (len(entry[1]), entry[0])):
+            for requirement in packages:
+                uses.setdefault(requirement.name, []).append((name, extra, requirement))
+    for package in sorted(uses):
+        yield _check_package(package, uses[package])
+
+
+def _check_package(package: str, uses: Sequence[tuple[str, str, Requirement]]) -> Check:
+    """Check a package that extras of distributions require."""
+    extras = f"for {', '.join(dict.fromkeys(extra for _, extra, _ in uses))}"
+    try:
+        version = metadata.version(package)
+    except metadata.PackageNotFoundError:
+        problem, (name, extra, _) = "not installed", uses[0]
     else:
-        yield from _check_extras_of(_NETWORKS)
-
-
-def _check_extras_of(name: str) -> Iterator[Check]:
-    distribution = metadata.distribution(name)
-    requirements = [Requirement(text) for text in distribution.requires or ()]
-    for extra in sorted(set(distribution.metadata.get_all("Provides-Extra") or ()) - _DEVELOPMENT_EXTRAS):
-        packages = [r for r in requirements if _is_of_extra(r, extra) and r.name != "bowstring"]
-        if not packages:
-            continue
-        states = [_describe_package(requirement) for requirement in packages]
-        is_complete = all(is_usable for is_usable, _ in states)
-        detail = ", ".join(dict.fromkeys(text for _, text in states))  # several extras may need a package
-        advice = "" if is_complete else f"; {format_install_command(extra, name)}"
-        yield Check(f"extra {extra}", "ok" if is_complete else "missing", detail + advice)
+        unmet = [use for use in uses if not use[2].specifier.contains(version, prereleases=True)]
+        if not unmet:
+            return Check(f"package {package}", "ok", f"{version}, {extras}")
+        name, extra, requirement = unmet[0]
+        problem = f"{version} does not match {requirement.specifier}"
+    return Check(f"package {package}", "missing", f"{problem}, {extras}; {format_install_command(extra, name)}")
 
 
 def _is_of_extra(requirement: Requirement, extra: str) -> bool:
     marker = requirement.marker
     return marker is not None and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
-
-
-def _describe_package(requirement: Requirement) -> tuple[bool, str]:
-    """Return whether a package is usable, and its version or the problem."""
-    try:
-        version = metadata.version(requirement.name)
-    except metadata.PackageNotFoundError:
-        return False, f"{requirement.name} is not installed"
-    if not requirement.specifier.contains(version, prereleases=True):
-        return False, f"{requirement.name} {version} does not match {requirement.specifier}"
-    return True, f"{requirement.name} {version}"
 
 
 _CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
@@ -227,5 +222,5 @@ _CHECKS: tuple[Callable[[], Iterator[Check]], ...] = (
     _check_limits,
     _check_java,
     _check_gpus,
-    _check_extras,
+    _check_packages,
 )

@@ -9,10 +9,6 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import click
-from rich.cells import cell_len
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.help_text import examples
@@ -20,7 +16,7 @@ from bowstring.cli.input_output import echo_json, list_inputs, open_input, prefi
 from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, file_argument, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, column_document, report_table
-from bowstring.cli.terminal_tables import ColumnFit, borderless_table, fit_columns, open_console, print_table
+from bowstring.cli.terminal_tables import ColumnFit, print_table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
@@ -29,7 +25,7 @@ from bowstring.file_formats import LazyTable, SourceOptions
 from bowstring.inspection.report import ColumnReport, Inspection, SchemaFieldReport, to_document
 from bowstring.inspection.report_builder import inspect
 
-_INDENT = 2
+_INDENT = "  "
 # What a terminal shows at a glance; `--json` has everything.
 _COLUMNS_SHOWN, _SIZES_SHOWN = 20, 100
 _FIELDS_SHOWN = 40
@@ -85,8 +81,7 @@ def info(
     if as_json:
         echo_json(_to_document(report))
         return 0
-    with open_console() as console:
-        _show_report(console, report, show_all)
+    _show_report(report, show_all)
     return 0
 
 
@@ -162,8 +157,7 @@ def _show_files(
     elif reports:
         titles = ("file", "format", "rows", "batches", "columns", "size", "compression")
         fit = None if show_all else ColumnFit(("file",), ("compression", "batches", "columns"))
-        with open_console() as console:
-            print_table(console, titles, list(map(_file_cells, reports)), ("rows", "batches", "columns", "size"), fit)
+        print_table(titles, list(map(_file_cells, reports)), ("rows", "batches", "columns", "size"), fit)
         schemas = {tuple((column.name, column.field.type) for column in report.columns) for report in reports}
         total_rows = format_count(sum(report.rows for report in reports), "row")
         total_bytes = format_size(sum(report.size_bytes or 0 for report in reports))
@@ -216,11 +210,8 @@ def _show_sizes(reports: Sequence[_Report], as_json: bool, show_all: bool) -> No
     ]
     titles = ("column", "type", "encoding", "bytes", "size", "share")
     fit = None if show_all else ColumnFit(("column", "type"), ("bytes", "encoding"))
-    with open_console() as console:
-        print_table(console, titles, rows, titles[3:], fit)
-    note = _hidden_note("columns", len(columns), limit)
-    if note:
-        click.echo(note)
+    print_table(titles, rows, titles[3:], fit)
+    _show_hidden_count("columns", len(columns), limit, indent="")
 
 
 def _add_sizes(reports: Sequence[_Report]) -> list[ColumnReport]:
@@ -250,113 +241,63 @@ def _describe_encoding(column: ColumnReport, report: _Report) -> str:
 # One file
 
 
-def _show_report(console: Console, report: _Report, show_all: bool) -> None:
+def _show_report(report: _Report, show_all: bool) -> None:
     size = report.size_bytes
     total = "" if size is None else f", {format_size(size)}" + (f" ({size:,} bytes)" if size >= 1024 else "")
-    heading = Text(f"{to_printable(report.source)}: {report.format_name}{total}", style="bold")
-    console.print(heading, soft_wrap=True)
-    _print_section(console, None, _properties_table(report))
-    if isinstance(report, Inspection):
-        _print_section(console, "Size by content", _content_sizes_table(report))
-    width = None if show_all else console.width
+    click.secho(f"{to_printable(report.source)}: {report.format_name}{total}", bold=True)
+    click.echo()
+    print_table(("", ""), list(report.properties()), fit=ColumnFit(wraps_last=True), indent=_INDENT)
     limit = None if show_all else _COLUMNS_SHOWN
-    _print_section(
-        console,
-        "Columns by size",
-        _columns_table(report, limit, width),
-        _hidden_note("columns", len(report.columns), limit),
-    )
+    if isinstance(report, Inspection):
+        _show_content_sizes(report)
+    _show_columns(report, limit)
     if isinstance(report, Inspection) and report.dictionaries:
-        _print_section(
-            console,
-            "Dictionaries",
-            _dictionaries_table(report, limit, width),
-            _hidden_note("dictionaries", len(report.dictionaries), limit),
-        )
-    _print_schema(console, report, show_all)
+        _show_dictionaries(report, limit)
+    _show_schema(report, show_all)
     for title, pairs in (("Schema metadata", report.schema_metadata), ("Footer metadata", report.footer_metadata)):
         if pairs:
-            _print_metadata(console, title, pairs, show_all)
+            _show_metadata(title, pairs, show_all)
 
 
-def _print_section(console: Console, title: str | None, table: Table, note: str | None = None) -> None:
-    console.print()
-    if title is not None:
-        console.print(Text(title, style="bold"))
-    console.print(table)
-    if note is not None:
-        console.print(Text(f"  {note}", style="dim"))
+def _show_title(title: str) -> None:
+    click.echo()
+    click.secho(title, bold=True)
 
 
-def _indented_table(
-    titles: Sequence[tuple[str, bool]],
-    rows: Sequence[Sequence[str]],
-    has_header: bool = True,
-    width: int | None = None,
-    fit: ColumnFit | None = None,
-) -> Table:
-    """Return an indented table; each column has a title and a flag for numbers, which are never truncated.
-
-    With a `width`, it is made to fit as `fit_columns` does.
-    """
-    if width is not None and fit is not None:
-        names, rows = fit_columns([title for title, _ in titles], rows, width - _INDENT, fit)
-        titles = [(title, is_number) for title, is_number in titles if title in names]
-    table = borderless_table(*titles, is_folded=True, has_header=has_header)
-    for row in rows:
-        table.add_row(*map(Text, row))
-    for column, (title, is_number) in zip(table.columns, titles, strict=True):
-        if is_number or (fit is not None and title in fit.shrinkable):
-            column.min_width = max((cell_len(str(cell)) for cell in column.cells), default=0)
-    return table
+def _show_hidden_count(what: str, count: int, limit: int | None, indent: str = _INDENT) -> None:
+    if limit is not None and count > limit:
+        click.secho(f"{indent}… and {count - limit:,} more {what} (--all shows them)", dim=True)
 
 
-def _hidden_note(what: str, count: int, limit: int | None) -> str | None:
-    return None if limit is None or count <= limit else f"… and {count - limit:,} more {what} (--all shows them)"
-
-
-def _properties_table(report: _Report) -> Table:
-    rows = list(report.properties())
-    table = _indented_table([("", False), ("", False)], rows, has_header=False)
-    table.columns[0].no_wrap, table.columns[0].min_width = True, max(len(name) for name, _ in rows)
-    return table
-
-
-def _content_sizes_table(inspection: Inspection) -> Table:
+def _show_content_sizes(inspection: Inspection) -> None:
     sizes = inspection.bytes
     rows = [("buffers", sizes.buffers), ("padding", sizes.padding), ("metadata", sizes.metadata_bytes)]
     rows += [("other", sizes.other)] if sizes.other else []
-    return _indented_table(
-        [("", False), ("size", True), ("bytes", True), ("share", True)],
-        [(name, format_size(size), f"{size:,}", format_percent(fraction(size, sizes.total))) for name, size in rows],
-    )
+    titles = ("", "size", "bytes", "share")
+    cells = [(name, format_size(size), f"{size:,}", format_percent(fraction(size, sizes.total))) for name, size in rows]
+    _show_title("Size by content")
+    print_table(titles, cells, titles[1:], indent=_INDENT)
 
 
-def _columns_table(report: _Report, limit: int | None, width: int | None) -> Table:
-    return _indented_table(
+def _show_columns(report: _Report, limit: int | None) -> None:
+    titles = ("column", "type", "nulls", "size (compressed)" if report.codecs else "size", "share")
+    rows = [
         [
-            ("column", False),
-            ("type", False),
-            ("nulls", True),
-            ("size (compressed)" if report.codecs else "size", True),
-            ("share", True),
-        ],
-        [
-            [
-                _printable_name(column.name, limit is None),
-                to_printable(column.field.type_without_children, None if limit is None else _TYPE_CHARACTERS),
-                "–" if column.null_count is None else f"{column.null_count:,}",
-                format_size(column.total_bytes),
-                format_percent(column.share),
-            ]
-            for column in report.columns_by_size()[:limit]
-        ],
-        width=width,
-        fit=ColumnFit(("column", "type"), ("type", "nulls")),
-    )
+            _printable_name(column.name, limit is None),
+            to_printable(column.field.type_without_children, None if limit is None else _TYPE_CHARACTERS),
+            "–" if column.null_count is None else f"{column.null_count:,}",
+            format_size(column.total_bytes),
+            format_percent(column.share),
+        ]
+        for column in report.columns_by_size()[:limit]
+    ]
+    fit = None if limit is None else ColumnFit(("column", "type"), ("type", "nulls"))
+    _show_title("Columns by size")
+    print_table(titles, rows, titles[2:], fit, indent=_INDENT)
+    _show_hidden_count("columns", len(report.columns), limit)
 
 
-def _dictionaries_table(inspection: Inspection, limit: int | None, width: int | None) -> Table:
+def _show_dictionaries(inspection: Inspection, limit: int | None) -> None:
     rows = []
     for dictionary in inspection.dictionaries[:limit]:
         names = [_printable_name(inspection.columns[i].name, limit is None) for i in dictionary.columns[:limit]]
@@ -371,11 +312,14 @@ def _dictionaries_table(inspection: Inspection, limit: int | None, width: int | 
                 ", ".join(names) + (f" and {more:,} more" if more else ""),
             )
         )
-    titles = [("id", True), ("values", False), ("count", True), ("batches", True), ("size", True), ("used by", False)]
-    return _indented_table(titles, rows, width=width, fit=ColumnFit(("values", "used by"), ("batches", "values")))
+    fit = None if limit is None else ColumnFit(("values", "used by"), ("batches", "values"))
+    _show_title("Dictionaries")
+    titles = ("id", "values", "count", "batches", "size", "used by")
+    print_table(titles, rows, ("id", "count", "batches", "size"), fit, indent=_INDENT)
+    _show_hidden_count("dictionaries", len(inspection.dictionaries), limit)
 
 
-def _print_schema(console: Console, report: _Report, show_all: bool) -> None:
+def _show_schema(report: _Report, show_all: bool) -> None:
     rows: list[tuple[str, str, str]] = []
     column_count = 0
     for column in report.columns:
@@ -387,13 +331,10 @@ def _print_schema(console: Console, report: _Report, show_all: bool) -> None:
                 rows.append(("  " * depth + "…", "", ""))
                 break
             rows.append(_field_cells(depth, field, show_all))
-    table = _indented_table(
-        [("field", False), ("type", False), ("", False)],
-        rows,
-        width=None if show_all else console.width,
-        fit=ColumnFit(("field", "type"), wrapped=("",)),
-    )
-    _print_section(console, "Schema", table, _hidden_note("columns", len(report.columns), column_count))
+    _show_title("Schema")
+    fit = None if show_all else ColumnFit(("field", "type"), wraps_last=True)
+    print_table(("field", "type", ""), rows, fit=fit, indent=_INDENT)
+    _show_hidden_count("columns", len(report.columns), column_count)
 
 
 def _printable_name(name: str, show_all: bool) -> str:
@@ -427,17 +368,15 @@ def _field_cells(depth: int, field: SchemaFieldReport, show_all: bool) -> tuple[
     )
 
 
-def _print_metadata(console: Console, title: str, pairs: Metadata, show_all: bool) -> None:
-    if not show_all:
-        rows = [
-            (bytes_to_printable(key, _NAME_CHARACTERS), bytes_to_printable(value, _VALUE_CHARACTERS))
-            for key, value in pairs[:_PAIRS_SHOWN]
-        ]
-        fit = ColumnFit(("key",), wrapped=("value",))
-        table = _indented_table([("key", False), ("value", False)], rows, width=console.width, fit=fit)
-        _print_section(console, title, table, _hidden_note("entries", len(pairs), _PAIRS_SHOWN))
+def _show_metadata(title: str, pairs: Metadata, show_all: bool) -> None:
+    _show_title(title)
+    if show_all:  # values can be too long for a table
+        for key, value in pairs:
+            click.echo(f"{_INDENT}{bytes_to_printable(key)}  {bytes_to_printable(value)}")
         return
-    console.print()
-    console.print(Text(title, style="bold"))
-    for key, value in pairs:  # values can be too long for a table
-        console.print(Text(f"  {bytes_to_printable(key)}  {bytes_to_printable(value)}"), soft_wrap=True)
+    rows = [
+        (bytes_to_printable(key, _NAME_CHARACTERS), bytes_to_printable(value, _VALUE_CHARACTERS))
+        for key, value in pairs[:_PAIRS_SHOWN]
+    ]
+    print_table(("key", "value"), rows, fit=ColumnFit(("key",), wraps_last=True), indent=_INDENT)
+    _show_hidden_count("entries", len(pairs), _PAIRS_SHOWN)

@@ -11,7 +11,7 @@ from bowstring.cli.durations import format_duration
 from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import POSITIVE_SECONDS, json_option
-from bowstring.cli.terminal_tables import ColumnFit, open_console, print_table
+from bowstring.cli.terminal_tables import ColumnFit, print_table
 from bowstring.datasets.published_dataset import published
 from bowstring.display.printable_text import format_size, to_printable
 from bowstring.sharing.agent.publications import PublishedSummary
@@ -48,8 +48,7 @@ def ls(*, as_json: bool, timeout_s: float) -> None:
         return
     now = datetime.now(UTC)
     rows = [list(map(to_printable, _cells(summary, now))) for summary in summaries]
-    with open_console() as console:
-        print_table(console, _TITLES, rows, _TITLES[1:7], ColumnFit((), _DROPPED_TITLES))
+    print_table(_TITLES, rows, _TITLES[1:7], ColumnFit(droppable=_DROPPED_TITLES))
 
 
 def _cells(summary: PublishedSummary, now: datetime) -> list[str]:

@@ -11,9 +11,10 @@ from typing import Any, TypeAlias
 import click
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.cli.terminal_tables import column_width, columns_that_fit, open_console, rows_table, terminal_width
+from bowstring.cli.terminal_tables import COLUMN_GAP, terminal_width
 from bowstring.datatypes.schema import Schema
-from bowstring.display.printable_text import to_printable
+from bowstring.display.printable_text import display_width, to_printable
+from bowstring.display.tables import align_cells
 from bowstring.errors import format_count
 from bowstring.inspection.formatting import (
     check_unique_names,
@@ -30,6 +31,7 @@ _CELL_CHARACTERS = 40
 _COLUMNS_SHOWN = 100
 # The rows in memory at a time, which determine the width of columns.
 _TABLE_ROWS, _TABLE_CELLS = 500, 5000
+_NUMBER_TYPES = ("int", "uint", "float", "double", "half", "decimal")
 _Row: TypeAlias = Sequence[Any]
 _Rows: TypeAlias = Iterable[_Row]
 
@@ -141,19 +143,43 @@ def write_table(
             [*heading, *(row[i] for row in cells)] for i, heading in enumerate(headings)
         ]
         if width is not None and not show_all:
-            columns = columns_that_fit(columns, width)
-        widths = list(map(column_width, columns))
+            columns = _columns_that_fit(columns, width)
+        widths = [max(map(display_width, column)) for column in columns]
         is_same_table = (
             is_continuation and len(widths) >= len(previous_widths) and all(map(le, widths, previous_widths))
         )
         if is_same_table:
             columns, widths = columns[: len(previous_widths)], previous_widths
         previous_widths = widths
-        with open_console() as console:
-            console.print(rows_table(columns, types, widths, has_header=not is_same_table))
+        if columns:
+            _print_columns(columns, types, widths, has_header=not is_same_table)
     hidden = len(schema) - len(columns)
     if hidden:
         click.echo(f"and {format_count(hidden, 'more column')} (--all shows them)", err=True)
+
+
+def _columns_that_fit(columns: Sequence[Sequence[str]], width: int) -> Sequence[Sequence[str]]:
+    """Return the first columns, at least one, that fit side by side."""
+    remaining = width + len(COLUMN_GAP)
+    for count, column in enumerate(columns):
+        remaining -= max(map(display_width, column)) + len(COLUMN_GAP)
+        if count and remaining < 0:
+            return columns[:count]
+    return columns
+
+
+def _print_columns(
+    columns: Sequence[Sequence[str]], types: Sequence[str], widths: Sequence[int], has_header: bool
+) -> None:
+    """Print columns, each with its name, its type and its values; numbers are aligned to the right."""
+    aligned = [
+        align_cells(column, width, type_.startswith(_NUMBER_TYPES))
+        for column, type_, width in zip(columns, types, widths, strict=False)
+    ]
+    names, types_line, *lines = (COLUMN_GAP.join(cells).rstrip() for cells in zip(*aligned, strict=True))
+    if has_header:
+        lines[:0] = [click.style(names, bold=True), click.style(types_line, dim=True)]
+    click.echo("\n".join(lines))
 
 
 def _split_into_tables(

@@ -49,8 +49,7 @@ def draw_table(columns: Sequence[TextColumn], max_width: int) -> str:
     """
     widths = [min(column.width, max_width - 4) for column in columns]  # 4: the borders and spaces of a single column
     cells = [
-        [_align(text, width, column.is_right_aligned) for text in column.texts]
-        for column, width in zip(columns, widths, strict=True)
+        align_cells(column.texts, width, column.is_right_aligned) for column, width in zip(columns, widths, strict=True)
     ]
     lines = [f"│ {' ┆ '.join(line)} │" for line in zip(*cells, strict=True)]
     rules = [
@@ -74,10 +73,18 @@ def to_encodable(text: str) -> str:
     return text
 
 
-def _align(text: str, width: int, is_right_aligned: bool) -> str:
-    text = fit_to_width(text, width)
-    padding = " " * (width - display_width(text))
-    return padding + text if is_right_aligned else text + padding
+def align_cells(texts: Iterable[str], width: int, is_right_aligned: bool) -> list[str]:
+    """Return printable texts with the width of a column of a terminal; wider ones are truncated.
+
+    >>> align_cells(["n", "12345"], 3, True)
+    ['  n', '12…']
+    """
+    cells = [fit_to_width(text, width) for text in texts]
+    paddings = [" " * (width - display_width(cell)) for cell in cells]
+    return [
+        f"{padding}{cell}" if is_right_aligned else f"{cell}{padding}"
+        for cell, padding in zip(cells, paddings, strict=True)
+    ]
 
 
 def to_html_table(caption: str, titles: Sequence[str | tuple[str, str]], rows: Iterable[Sequence[str]]) -> str:

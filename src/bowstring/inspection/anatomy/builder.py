@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.field import Field
 from bowstring.errors import InvalidDataError
-from bowstring.inspection.anatomy.message_byte_ranges import body_byte_ranges, clip_buffers
 from bowstring.inspection.anatomy.model import (
     Anatomy,
-    BodyBuffer,
-    BodyField,
     BodyLayout,
     ByteRangeKind,
     FaultAtOffset,
@@ -24,7 +21,7 @@ from bowstring.inspection.anatomy.model import (
 )
 from bowstring.inspection.anatomy.walker import MAX_FAULTS, Walker
 from bowstring.inspection.report import Inspection
-from bowstring.inspection.report_builder import BatchTotals, create_inspection, type_text_without_children
+from bowstring.inspection.report_builder import create_inspection
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sources import RandomAccessSource
@@ -32,17 +29,13 @@ from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.footer import TRAILER
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.metadata.field import DictionaryDeclaration
-from bowstring.ipc.metadata.schema import V4, V5, IpcSchema, has_legacy_validity
-from bowstring.ipc.tools.scan import BatchMessage, FramingSizes
-from bowstring.layouts.base import BufferRole, BufferSpec, Layout
-from bowstring.layouts.registry import layout_of
+from bowstring.ipc.metadata.schema import V4, V5
+from bowstring.ipc.tools.scan import FramingSizes
 
 # The page and the memory to build it grow with the messages, of which a file can have millions.
 MAX_SECTIONS = 100_000
 # Rare enough that reports cost nothing.
 _PROGRESS_INTERVAL = 500
-_LEGACY_VALIDITY = "validity of metadata version 4"
 _BUFFER_NAME = re.compile(r"(\w+)\[")
 _MESSAGE_OFFSET = re.compile(r"message(?: \d+)? at byte (\d+)")
 
@@ -89,109 +82,43 @@ def build_anatomy_from_source(
     max_sections: int,
     report_progress: Callable[[int, int | None], None] | None = None,
 ) -> Anatomy:
-    """Build the anatomy of a source, which stays open. `report_progress(done, total)` gets numbers of sections."""
+    """Build the anatomy of a source, which stays open. `report_progress(done, total)` gets numbers of bytes."""
     walker = Walker(source, is_file, limits, max_sections)
-    sections_without_bodies = list(walker.sections())
-    bodies = _BodySplitter(walker, limits)
-    split_sections: list[FileSection] = []
-    for section in sections_without_bodies:
-        if report_progress is not None and len(split_sections) % _PROGRESS_INTERVAL == 0:
-            report_progress(len(split_sections), len(sections_without_bodies))
-        split_sections.append(bodies.split(section))
-    if report_progress is not None:
-        report_progress(len(sections_without_bodies), len(sections_without_bodies))
-    sections = tuple(split_sections)
-    inspection = bodies.inspect_batches(sections)
+    sections: list[FileSection] = []
+    for section in walker.sections():
+        if report_progress is not None and len(sections) % _PROGRESS_INTERVAL == 0:
+            report_progress(section.start, source.size)
+        sections.append(section)
+    inspection = _inspect_batches(walker, sections)
+    layouts = [] if walker.bodies is None else walker.bodies.layouts
     return Anatomy(
         source.name,
         walker.format,
         source.size,
-        sections,
-        tuple(bodies.layouts),
+        tuple(sections),
+        tuple(layouts),
         tuple(walker.faults.entries),
         walker.faults.count,
         inspection,
-        {} if inspection is None else _sum_bytes_by_role(sections, bodies.layouts),
+        {} if inspection is None else _sum_bytes_by_role(sections, layouts),
         walker.is_shortened,
     )
 
 
-class _BodySplitter:
-    """Splits bodies into buffers, finds their layouts, and excludes batches that contradict the schema."""
-
-    def __init__(self, walker: Walker, limits: ReadLimits) -> None:
-        self.layouts: list[BodyLayout] = []
-        self._walker = walker
-        self._limits = limits
-        self._layout_indices: dict[tuple[object, ...], int] = {}
-        self._ipc_schema: IpcSchema | None = None
-        if walker.schema is not None:
-            try:
-                self._ipc_schema = IpcSchema.from_table(walker.schema.table, limits)
-                self._totals, self._unlisted_totals = BatchTotals(self._ipc_schema), BatchTotals(self._ipc_schema)
-            except InvalidDataError as error:
-                walker.faults.add(walker.schema.offset, error)
-
-    def split(self, section: FileSection) -> FileSection:
-        """Return the section with its body split into buffers and padding."""
-        offsets, lengths, byte_ranges = section.offsets, section.lengths, section.byte_ranges
-        if offsets is None or lengths is None:
-            return section
-        has_body = len(byte_ranges) > 0 and byte_ranges.kinds[-1] == ByteRangeKind.BODY
-        body_bytes = int(byte_ranges.lengths_bytes[-1]) if has_body else 0
-        layout_index = self._find_layout_index(section)
-        if body_bytes:
-            if layout_index < 0 or section.span is None or section.span.header.body_bytes > body_bytes:
-                offsets, lengths = clip_buffers(offsets, lengths, body_bytes)
-            body = body_byte_ranges(offsets, lengths, body_bytes)
-            byte_ranges = byte_ranges.head(len(byte_ranges) - 1).concat(body)
-        return replace(section, byte_ranges=byte_ranges, layout_index=layout_index)
-
-    def _find_layout_index(self, section: FileSection) -> int:
-        """Return the index of the layout of a section's body, or -1 for a batch that contradicts the schema."""
-        span = section.span
-        ipc_schema = self._ipc_schema
-        if span is None or ipc_schema is None or not self._try_add_to_totals(section, span):
-            return -1
-        template = span.header.template
-        if section.kind is FileSectionKind.RECORD_BATCH:
-            return self._find_or_add_layout(
-                (None, template.version), lambda: _record_batch_layout(ipc_schema, template.version)
-            )
-        node = ipc_schema.dictionaries_by_id[template.dictionary_id]
-        return self._find_or_add_layout((node.id, template.version), lambda: _dictionary_layout(node, template.version))
-
-    def _try_add_to_totals(self, section: FileSection, span: BatchMessage) -> bool:
-        """Add a batch to the totals; return False if it contradicts the schema."""
-        try:
-            (self._totals if section.is_listed else self._unlisted_totals).add(span)
-        except InvalidDataError as error:
-            if span.body_bytes == span.header.body_bytes:  # otherwise the walker has recorded the truncation
-                self._walker.faults.add(section.start, error)
-            return False
-        return True
-
-    def _find_or_add_layout(self, key: tuple[object, ...], create: Callable[[], BodyLayout]) -> int:
-        index = self._layout_indices.get(key)
-        if index is None:
-            index = self._layout_indices[key] = len(self.layouts)
-            self.layouts.append(create())
-        return index
-
-    def inspect_batches(self, sections: tuple[FileSection, ...]) -> Inspection | None:
-        """Return the report of `bowstring.inspection.inspect` on the valid batches."""
-        walker = self._walker
-        if walker.schema is None or self._ipc_schema is None or walker.schema.version not in (V4, V5):
-            return None
-        sizes = _measure_source_sizes(walker, sections)
-        try:
-            return create_inspection(walker.source.name, walker.format, walker.schema, self._totals, sizes)
-        except InvalidDataError as error:
-            walker.faults.add(walker.schema.offset, error)
-            return None
+def _inspect_batches(walker: Walker, sections: Sequence[FileSection]) -> Inspection | None:
+    """Return the report of `bowstring.inspection.inspect` on the valid batches."""
+    schema = walker.schema
+    if schema is None or walker.bodies is None or schema.version not in (V4, V5):
+        return None
+    sizes = _measure_source_sizes(walker, sections)
+    try:
+        return create_inspection(walker.source.name, walker.format, schema, walker.bodies.totals, sizes)
+    except InvalidDataError as error:
+        walker.faults.add(schema.offset, error)
+        return None
 
 
-def _measure_source_sizes(walker: Walker, sections: tuple[FileSection, ...]) -> FramingSizes:
+def _measure_source_sizes(walker: Walker, sections: Sequence[FileSection]) -> FramingSizes:
     sizes = dict.fromkeys(FileSectionKind, 0)
     for section in sections:
         sizes[section.kind] += section.byte_ranges.total_bytes
@@ -208,79 +135,23 @@ def _measure_source_sizes(walker: Walker, sections: tuple[FileSection, ...]) -> 
     )
 
 
-def _sum_bytes_by_role(sections: tuple[FileSection, ...], layouts: list[BodyLayout]) -> dict[tuple[int, str], int]:
+def _sum_bytes_by_role(sections: Sequence[FileSection], layouts: list[BodyLayout]) -> dict[tuple[int, str], int]:
     """Add up the buffers of record batches by column and role; variadic buffers count as data."""
-    sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
-    variadic_sums = [np.zeros(len(layout.buffers), np.int64) for layout in layouts]
+    # The sizes of variadic buffers are added at the indices ~index of `buffer_indices`, from the end.
+    sums = [np.zeros(2 * len(layout.buffers), np.int64) for layout in layouts]
     for section in sections:
-        if (
-            section.kind is not FileSectionKind.RECORD_BATCH
-            or section.layout_index < 0
-            or not section.is_listed
-            or section.lengths is None
-        ):
-            continue
-        layout = layouts[section.layout_index]
-        if layout.is_variadic and section.span is not None:
-            indices = layout.buffer_indices(section.span.header.variadic_counts())
-            is_declared = indices >= 0
-            sums[section.layout_index] += section.lengths[is_declared]
-            np.add.at(variadic_sums[section.layout_index], ~indices[~is_declared], section.lengths[~is_declared])
-        else:
-            sums[section.layout_index] += section.lengths
-    totals: dict[tuple[int, str], int] = {}
-    for layout, sizes, variadic_sizes in zip(layouts, sums, variadic_sums, strict=True):
+        if section.kind is FileSectionKind.RECORD_BATCH and section.layout_index >= 0 and section.is_listed:
+            assert section.span is not None
+            indices = layouts[section.layout_index].buffer_indices(section.span.header.variadic_counts())
+            np.add.at(sums[section.layout_index], indices, section.buffers[1])
+    totals: Counter[tuple[int, str]] = Counter()
+    for layout, sizes in zip(layouts, sums, strict=True):
         if layout.dictionary_id is None:
-            for buffer, size, variadic_size in zip(
-                layout.buffers, sizes.tolist(), variadic_sizes.tolist(), strict=True
-            ):
-                column = layout.fields[buffer.field].column
-                for role, size_bytes in ((buffer.role, size), ("data", variadic_size)):
-                    totals[column, role] = totals.get((column, role), 0) + size_bytes
+            keys = [(layout.fields[buffer.field].column, buffer.role) for buffer in layout.buffers]
+            keys += [(column, "data") for column, _ in reversed(keys)]
+            for key, size in zip(keys, sizes.tolist(), strict=True):
+                totals[key] += size
     return totals
-
-
-# Layouts of bodies («Buffer Listing for Each Layout»)
-
-
-def _record_batch_layout(ipc_schema: IpcSchema, version: int) -> BodyLayout:
-    """Return the layout of the bodies of record batches."""
-    return _build_layout(list(ipc_schema.schema.fields), None, version)
-
-
-def _dictionary_layout(node: DictionaryDeclaration, version: int) -> BodyLayout:
-    """Return the layout of the bodies of the batches of one dictionary."""
-    return _build_layout([Field("values", node.value_type)], node.id, version)
-
-
-def _build_layout(columns: list[Field], dictionary_id: int | None, version: int) -> BodyLayout:
-    """Return the fields of the columns and their buffers, depth first."""
-    fields: list[BodyField] = []
-    buffers: list[BodyBuffer] = []
-
-    def add_field(field: Field, layout: Layout, parent: int, column: int) -> None:
-        index = len(fields)
-        fields.append(BodyField(field.name, parent, type_text_without_children(field.type), column))
-        if version == V4 and has_legacy_validity(layout):
-            buffers.append(BodyBuffer(index, _LEGACY_VALIDITY, "bit"))
-        for spec in layout.buffers:
-            is_last = spec is layout.buffers[-1]
-            role = "indices" if layout.dictionary is not None and spec.role is BufferRole.DATA else spec.role.value
-            buffers.append(BodyBuffer(index, role, _element_type_code(spec), layout.VARIADIC and is_last))
-        for child, child_layout in zip(layout.storage.type.fields, layout.children, strict=True):
-            add_field(child, child_layout, index, column)
-
-    for column_index, field in enumerate(columns):
-        add_field(field, layout_of(field.type), -1, column_index)
-    return BodyLayout(dictionary_id, version, tuple(fields), tuple(buffers))
-
-
-def _element_type_code(spec: BufferSpec) -> str:
-    if spec.dtype is None:
-        return "bit"
-    if not spec.per_slot:
-        return ""
-    return f"{'o' if spec.is_opaque else spec.dtype.kind}{spec.dtype.itemsize}"
 
 
 # Errors
@@ -319,33 +190,28 @@ def _find_message_offset(message: str, anatomy: Anatomy) -> int:
 def _find_buffer_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileSection]) -> int | None:
     """Return the offset of the buffer with the error, or of its message if the buffer is unknown."""
     if fault.record_batch is None:
-        name = next(iter(fault.path), None)
-        sections = (
-            section
-            for section in anatomy.sections
-            if section.kind is FileSectionKind.DICTIONARY_BATCH and section.span is not None
-        )
-        return next(
-            (p.start for p in sections if p.span and name == f"dictionary {p.span.header.template.dictionary_id}"), None
-        )
-    section = batches.get(fault.record_batch)
-    if section is None or section.span is None or section.offsets is None or section.lengths is None:
+        starts: dict[str, int] = {}
+        for section in anatomy.sections:
+            if section.kind is FileSectionKind.DICTIONARY_BATCH and section.span is not None:
+                starts.setdefault(f"dictionary {section.span.header.template.dictionary_id}", section.start)
+        return starts.get(next(iter(fault.path), ""))
+    batch = batches.get(fault.record_batch)
+    if batch is None or batch.span is None:
         return None
-    if section.layout_index < 0:
-        return section.start
-    layout = anatomy.layouts[section.layout_index]
-    indices = layout.buffer_indices(section.span.header.variadic_counts())
+    if batch.layout_index < 0:
+        return batch.start
+    layout, (offsets, lengths) = anatomy.layouts[batch.layout_index], batch.buffers
+    indices = layout.buffer_indices(batch.span.header.variadic_counts())
     buffer_name = _BUFFER_NAME.match(fault.message)
-    first_offset: int | None = None
-    for index, offset, length in zip(indices.tolist(), section.offsets.tolist(), section.lengths.tolist(), strict=True):
+    column_offsets: list[int] = []
+    for index, offset, length in zip(indices.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
         buffer = layout.buffers[index if index >= 0 else ~index]
         if not length or layout.fields[buffer.field].column != fault.column:
             continue
-        buffer_offset = section.span.body_offset + int(offset)
+        column_offsets.append(batch.span.body_offset + offset)
         if buffer_name is not None and buffer.role == {"values": "data"}.get(buffer_name[1], buffer_name[1]):
-            return buffer_offset
-        first_offset = buffer_offset if first_offset is None else first_offset
-    return section.start if first_offset is None else first_offset
+            return column_offsets[-1]
+    return column_offsets[0] if column_offsets else batch.start
 
 
 def _format_message(fault: Fault) -> str:

@@ -186,12 +186,13 @@ def _add_sections(
         if is_detailed[index]:
             has_layout = section.layout_index >= 0 and len(layouts[section.layout_index].fields) <= _MAX_FIELDS
             columns["layout"][index] = section.layout_index if has_layout else -1
-            columns["buffers"][index] = 0 if section.lengths is None else len(section.lengths)
-            if section.lengths is not None and section.offsets is not None and len(shared) < _MAX_SHARED:
+            columns["buffers"][index] = 0 if span is None else len(section.buffers[0])
+            if span is not None and len(shared) < _MAX_SHARED:
+                offsets, lengths = section.buffers
                 buffer_bytes = int(byte_ranges.lengths_bytes[byte_ranges.kinds == ByteRangeKind.BUFFER].sum())
                 # The page computes spans from the ranges, unless buffers overlap.
-                if buffer_bytes != int(section.lengths.clip(0).sum()):
-                    spans = zip(section.offsets[:1000].tolist(), section.lengths[:1000].tolist(), strict=True)
+                if buffer_bytes != int(lengths.clip(0).sum()):
+                    spans = zip(offsets[:1000].tolist(), lengths[:1000].tolist(), strict=True)
                     shared[str(index)] = list(map(list, spans))
         if span is None:
             continue
@@ -231,8 +232,8 @@ def _sampled_ranges(
     if total_bytes <= limits.max_whole_bytes:
         yield 0, total_bytes
         return
-    batches = [(section, byte_ranges) for section, byte_ranges in sections if section.lengths is not None]
-    others = [(section, byte_ranges) for section, byte_ranges in sections if section.lengths is None]
+    batches = [(section, byte_ranges) for section, byte_ranges in sections if section.span is not None]
+    others = [(section, byte_ranges) for section, byte_ranges in sections if section.span is None]
     remaining_bytes = limits.max_sample_bytes
     # Metadata first, then the first three batches and the last one, then the others until the limit.
     for section, byte_ranges in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:

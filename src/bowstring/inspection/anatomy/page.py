@@ -77,7 +77,7 @@ def build_page_and_count_faults(  # noqa: PLR0913 - the parameters of `build_ana
     `source`, `limits`, `max_piped_bytes` and the errors are as in `build_anatomy`; `name` is the page's name for the
     source. The page contains the offset of every message, buffer and padding byte, and a limited part of the data (see
     `PageLimits`): its size depends on the number of buffers, not on the size of the file. `report_progress` gets the
-    numbers of done and of all messages. The errors are those of `Validator`, with `full` also in values; of a URL,
+    numbers of done and of all bytes. The errors are those of `Validator`, with `full` also in values; of a URL,
     whose bodies are not fetched, only errors in the structure.
 
     Raises `MissingExtraError` if jinja2 is not installed.

@@ -6,14 +6,19 @@ Readable bytes become sections; errors become `FaultAtOffset` records with their
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from operator import itemgetter
 from typing import Any
 
-import numpy as np
-
 from bowstring.errors import InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.inspection.anatomy.message_byte_ranges import flatbuffer_size, framing_byte_ranges
+from bowstring.inspection.anatomy.body_layouts import BodyLayouts
+from bowstring.inspection.anatomy.message_byte_ranges import (
+    body_byte_ranges,
+    clip_buffers,
+    flatbuffer_size,
+    framing_byte_ranges,
+)
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges, FaultAtOffset, FileSection, FileSectionKind
 from bowstring.io.sources import RandomAccessSource
 from bowstring.ipc.file import FileMessages
@@ -63,7 +68,7 @@ class Walker:
     """Walks over the sections of a source and records its errors in `faults`.
 
     `schema` comes from the footer if it is valid, else from the first schema message. `sections` yields the sections in
-    the order of their offsets; the body of a batch is a single byte range.
+    the order of their offsets. `bodies` has the layouts and the totals of batches, unless the schema is malformed.
     """
 
     def __init__(self, source: RandomAccessSource, is_file: bool, limits: ReadLimits, max_sections: int) -> None:
@@ -71,6 +76,7 @@ class Walker:
         self.is_file = is_file
         self.format: Format = "file" if is_file else "stream"
         self.schema: LocatedSchema | None = None
+        self.bodies: BodyLayouts | None = None
         self.faults = FaultList(source.name)
         self.is_shortened = False
         self.has_end_marker = False
@@ -106,7 +112,7 @@ class Walker:
         try:
             scan = FileScan(source, self._limits)
             messages = scan.reader.messages
-            self.schema = LocatedSchema(scan.schema, scan.version, scan.footer_metadata, messages.footer.offset)
+            self._set_schema(LocatedSchema(scan.schema, scan.version, scan.footer_metadata, messages.footer.offset))
         except InvalidDataError as error:
             yield from self._sections_without_footer(start, error)
             return
@@ -203,9 +209,8 @@ class Walker:
         if not isinstance(header, BatchHeader):
             size_bytes = flatbuffer_size(header.flatbuffer.raw, "Message", name, self._limits.max_tables)
             if self.schema is None:
-                self.schema = LocatedSchema(
-                    header, header.flatbuffer.get_root_table("Message")["version"], offset=offset
-                )
+                version = header.flatbuffer.get_root_table("Message")["version"]
+                self._set_schema(LocatedSchema(header, version, offset=offset))
             elif not self.is_file and order_error is not None:
                 raise order_error
             return FileSection(
@@ -238,13 +243,32 @@ class Walker:
         header = message.header
         kind = _BATCH_SECTION_KINDS[header.template.kind]
         span = BatchMessage.from_message(message, (f"{self.source.name}:", kind.value, number))
+        layout_index = self._find_layout_index(span, is_listed)
         byte_ranges = framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(span))
-        buffers = header.buffers()
-        offsets, lengths = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
-        body = ByteRanges.from_sizes((message.body_bytes, ByteRangeKind.BODY))
-        return FileSection(
-            kind, message.offset, byte_ranges.concat(body), number, span, offsets, lengths, is_listed=is_listed
-        )
+        section = FileSection(kind, message.offset, byte_ranges, number, span, layout_index, is_listed)
+        offsets, lengths = section.buffers
+        if layout_index < 0 or header.body_bytes > message.body_bytes:
+            offsets, lengths = clip_buffers(offsets, lengths, message.body_bytes)
+        body = body_byte_ranges(offsets, lengths, message.body_bytes)
+        return replace(section, byte_ranges=byte_ranges.concat(body))
+
+    def _set_schema(self, schema: LocatedSchema) -> None:
+        self.schema = schema
+        try:
+            self.bodies = BodyLayouts(schema, self._limits)
+        except InvalidDataError as error:
+            self.faults.add(schema.offset, error)
+
+    def _find_layout_index(self, span: BatchMessage, is_listed: bool) -> int:
+        """Return the index of the layout of a batch's body, or -1 for a batch that contradicts the schema."""
+        if self.bodies is None:
+            return -1
+        try:
+            return self.bodies.add(span, is_listed)
+        except InvalidDataError as error:
+            if span.body_bytes == span.header.body_bytes:  # otherwise the truncation is recorded
+                self.faults.add(span.start, error)
+            return -1
 
     def _flatbuffer_size(self, span: BatchMessage) -> int:
         """Return the size of a header's flatbuffer, cached by template: its headers differ only in numbers."""

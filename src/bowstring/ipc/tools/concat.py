@@ -33,7 +33,7 @@ from bowstring.ipc.metadata.header import (
     check_metadata_version,
     format_metadata_version,
 )
-from bowstring.ipc.metadata.schema import V4, IpcSchema
+from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.record_batch.reader import BatchColumns, DictionaryLookup
 from bowstring.ipc.tools.message_writer import MessageWriter
 from bowstring.ipc.tools.replace_columns import encode_with_replacements
@@ -43,6 +43,9 @@ from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.kernels.unify_dictionaries import iter_dictionary_arrays
 from bowstring.layouts.base import ArrayData
 from bowstring.memory.closable import call_on_error
+
+_MAX_EQUAL_SCHEMAS = 64
+"""The number of schemas that are kept so that sources with the same object need no comparison."""
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
@@ -106,78 +109,35 @@ def concat_files(
         reject_same_file(sources, sink)
     target = open_sink(sink)
     with call_on_error(target.abandon):
-        concatenator = _Concatenator(target, as_stream)
+        output: _Output | None = None
         count = 0
         for source in sources:
             reject_same_file([source], sink)
             with open_scan(source, limits, max_piped_bytes, keeps_bodies=True) as scan:
-                concatenator.add(scan)
+                output = output or _Output(target, scan, as_stream)
+                output.add(scan)
             count += 1
-        counts = concatenator.finish(None if metadata is None else as_metadata(metadata))
-        return ConcatReport(count, *counts, target.position)
-
-
-class _Concatenator:
-    """Writes the batches of sources to a sink."""
-
-    def __init__(self, sink: Sink, as_stream: bool) -> None:
-        self._sink = sink
-        self._as_stream = as_stream
-        self._output: _Output | None = None
-        self._pairs: dict[bytes, bytes] = {}
-        self._statistics: list[FileStatistics | None] = []
-        self._batches = 0
-        self._rows = 0
-
-    def add(self, source: FileScan | StreamScan) -> None:
-        """Write the batches of a source. Raises `InvalidArgumentError` if it is incompatible with the first one."""
-        if self._output is None:
-            first = _FirstSource.from_source(source)
-            dictionaries = first.ipc_schema.dictionaries_by_id.values()
-            writer = MessageWriter(self._sink, source.schema, dictionaries, first.version, self._as_stream)
-            self._output = _Output(first, writer, self._as_stream)
-        else:
-            self._output.first.check_compatible(source)
-        copier = _MessageCopier(source, self._output)
-        for message in source.batch_messages():
-            if message.header.template.kind == headers.DICTIONARY_BATCH:
-                copier.add_dictionary_batch(message)
-            else:
-                copier.add_record_batch(message)
-                self._batches += 1
-                self._rows += message.header.length
-        copier.flush()
-        self._statistics.append(source.reader.statistics if isinstance(source, FileScan) else None)
-        for key, value in source.footer_metadata:
-            self._pairs.setdefault(key, value)
-
-    def finish(self, metadata: Metadata | None) -> tuple[int, int]:
-        """Write the end; return the numbers of record batches and rows."""
-        if self._output is None:
+        if output is None:
             raise InvalidArgumentError("nothing to concatenate: give at least one file or stream")
-        output, parts = self._output, [part for part in self._statistics if part is not None]
-        # Statistics list all batches of a file: statistics of only some sources would be useless.
-        statistics = (
-            concat_statistics(output.first.ipc_schema.schema, parts)
-            if parts and len(parts) == len(self._statistics)
-            else None
-        )
-        pairs = tuple(self._pairs.items()) if metadata is None else metadata
-        writer = output.writer
-        writer.finish(replace_statistics(pairs, statistics, writer.blocks[headers.RECORD_BATCH]))
-        return self._batches, self._rows
+        output.finish(None if metadata is None else as_metadata(metadata))
+        return ConcatReport(count, output.record_batches, output.rows, target.position)
 
 
 class _Output:
-    """The first source and the output begun with it: the writer, and the dictionaries that it has written.
+    """The output, which has the schema and the metadata version of the first source, and the dictionaries written.
 
     A file has one dictionary for all batches, so the dictionaries of its sources are unified by deltas; a stream
-    replaces them.
+    replaces them. Raises `UnsupportedError` for unsupported metadata versions.
     """
 
-    def __init__(self, first: _FirstSource, writer: MessageWriter, as_stream: bool) -> None:
-        self.first = first
-        self.writer = writer
+    def __init__(self, sink: Sink, first: FileScan | StreamScan, as_stream: bool) -> None:
+        check_metadata_version(first.version, first.name)
+        self._first_name, self._version = first.name, first.version
+        self.ipc_schema = first.ipc_schema
+        self._equal_schemas = [first.ipc_schema]
+        self.writer = MessageWriter(
+            sink, first.schema, first.ipc_schema.dictionaries_by_id.values(), first.version, as_stream
+        )
         self.dictionaries = {index: each for index, each in enumerate(first.ipc_schema.dictionaries) if each}
         """The declarations of each column that has dictionaries, by index."""
         self._options = IpcWriteOptions(
@@ -186,6 +146,54 @@ class _Output:
             unify_dictionaries=not as_stream,
         )
         self._tracker = DictionaryTracker(first.ipc_schema, self._options, as_stream, unifies_by_deltas=True)
+        self._pairs: dict[bytes, bytes] = {}
+        self._statistics: list[FileStatistics | None] = []
+        self.record_batches = self.rows = 0
+
+    def add(self, source: FileScan | StreamScan) -> None:
+        """Write the batches of a source. Raises `InvalidArgumentError` if it is incompatible with the first one."""
+        self._check_compatible(source)
+        copier = _MessageCopier(source, self)
+        for message in source.batch_messages():
+            if message.header.template.kind == headers.DICTIONARY_BATCH:
+                copier.add_dictionary_batch(message)
+            else:
+                copier.add_record_batch(message)
+                self.record_batches += 1
+                self.rows += message.header.length
+        copier.flush()
+        self._statistics.append(source.reader.statistics if isinstance(source, FileScan) else None)
+        for key, value in source.footer_metadata:
+            self._pairs.setdefault(key, value)
+
+    def _check_compatible(self, source: FileScan | StreamScan) -> None:
+        """Raise `InvalidArgumentError` with the first difference, if any."""
+        ipc_schema, other, difference = self.ipc_schema, source.ipc_schema, None
+        if source.version != self._version:
+            expected, actual = map(format_metadata_version, (self._version, source.version))
+            difference = f"metadata version {expected}", actual
+        elif any(other is equal for equal in self._equal_schemas):
+            return
+        elif ipc_schema.is_big_endian != other.is_big_endian:
+            orders = "little-endian", "big-endian"
+            difference = orders[ipc_schema.is_big_endian], orders[other.is_big_endian]
+        else:
+            difference = describe_schema_difference(ipc_schema.schema, other.schema, check_metadata=True)
+        if difference is not None:
+            raise InvalidArgumentError(
+                f"{source.name}: expected {difference[0]} as in {self._first_name}, found {difference[1]}"
+            )
+        if len(self._equal_schemas) < _MAX_EQUAL_SCHEMAS:
+            self._equal_schemas.append(other)
+
+    def finish(self, metadata: Metadata | None) -> None:
+        """Write the end."""
+        # Statistics list all batches of a file: statistics of only some sources would be useless.
+        parts = [part for part in self._statistics if part is not None]
+        has_all = len(parts) == len(self._statistics)
+        statistics = concat_statistics(self.ipc_schema.schema, parts) if has_all else None
+        pairs = tuple(self._pairs.items()) if metadata is None else metadata
+        self.writer.finish(replace_statistics(pairs, statistics, self.writer.blocks[headers.RECORD_BATCH]))
 
     def write_dictionaries(self, columns: Mapping[int, Array], codec: str | None) -> dict[int, ArrayData]:
         """Write the dictionaries that readers need for the dictionary-encoded columns of a batch; return the columns
@@ -202,7 +210,7 @@ class _Output:
             is_ordered = any(isinstance(type_, Dictionary) and type_.ordered for type_ in types)
             # pyarrow reads no deltas of nested ones.
             if is_ordered or any(declaration.nested for declaration in self.dictionaries[index]):
-                name, kind = self.first.ipc_schema.schema.names[index], "ordered" if is_ordered else "nested"
+                name, kind = self.ipc_schema.schema.names[index], "ordered" if is_ordered else "nested"
                 raise _create_replacement_error(
                     f"column {name!r}: its {kind} dictionary differs from the dictionary of earlier sources"
                 )
@@ -301,49 +309,3 @@ class _MessageCopier:
         """Copy the pending messages."""
         messages, self._pending = self._pending, []
         self._output.writer.copy_messages(messages, self._source.memory)
-
-
-_MAX_EQUAL_SCHEMAS = 64
-"""The number of schemas that are kept so that sources with the same object need no comparison."""
-
-
-@dataclass(frozen=True, slots=True)
-class _FirstSource:
-    """Name, schema and metadata version of the first source, and the cached schemas that equal its schema."""
-
-    name: str
-    ipc_schema: IpcSchema
-    version: int
-    equal_schemas: list[IpcSchema]
-
-    @classmethod
-    def from_source(cls, source: FileScan | StreamScan) -> _FirstSource:
-        """Begin with a source. Raises `UnsupportedError` for unsupported metadata versions."""
-        version = source.version
-        check_metadata_version(version, source.name)
-        return cls(source.name, source.ipc_schema, version, [source.ipc_schema])
-
-    def check_compatible(self, source: FileScan | StreamScan) -> None:
-        """Raise `InvalidArgumentError` with the first difference, if any."""
-        if source.version != self.version:
-            raise self._mismatch_error(
-                source,
-                f"metadata version {format_metadata_version(self.version)}",
-                format_metadata_version(source.version),
-            )
-        if any(source.ipc_schema is ipc_schema for ipc_schema in self.equal_schemas):
-            return
-        ipc_schema, other = self.ipc_schema, source.ipc_schema
-        if ipc_schema.is_big_endian != other.is_big_endian:
-            raise self._mismatch_error(
-                source,
-                *("big-endian" if each.is_big_endian else "little-endian" for each in (ipc_schema, other)),
-            )
-        mismatch = describe_schema_difference(ipc_schema.schema, other.schema, check_metadata=True)
-        if mismatch is not None:
-            raise self._mismatch_error(source, *mismatch)
-        if len(self.equal_schemas) < _MAX_EQUAL_SCHEMAS:
-            self.equal_schemas.append(source.ipc_schema)
-
-    def _mismatch_error(self, source: FileScan | StreamScan, expected: str, actual: str) -> InvalidArgumentError:
-        return InvalidArgumentError(f"{source.name}: expected {expected} as in {self.name}, found {actual}")

@@ -27,7 +27,7 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import count, pairwise
+from itertools import count
 from time import monotonic_ns
 from typing import Any, TypeAlias
 
@@ -36,7 +36,7 @@ import numpy as np
 from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes.schema import Schema, schema
+from bowstring.datatypes.schema import schema
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError, FormatMismatchError, InvalidArgumentError, InvalidDataError, TruncatedError
 from bowstring.io.io_errors import translate_io_error
@@ -52,7 +52,6 @@ from bowstring.memory.forks import process_token
 from bowstring.transports.observer import ConnectionObserver, EventDirection, ObservedEvent, ObservedEventKind
 
 VERSION_KEY, VERSION = b"bowstring.recording", b"1"
-
 SCHEMA = schema(
     {
         "time_ns": "uint64",
@@ -68,6 +67,7 @@ SCHEMA = schema(
     {VERSION_KEY: VERSION},
 )
 """The schema of a recording."""
+_NULLABLE_COLUMNS = ("tag", "address", "body")
 
 
 class Recorder(Closable):
@@ -115,17 +115,18 @@ class Recorder(Closable):
         observer.report(direction, ObservedEventKind.CONNECTION, text=str(replace(uri, parameters=parameters)))
         return observer
 
-    def write_event(self, entry: ObservedEvent) -> None:
+    def write_event(self, event: ObservedEvent) -> None:
         """Write an entry, unless the recorder is closed."""
-        if self._is_forked_child:
+        # A forked child must not write, or wait for locks of its parent's threads.
+        if self._process is not process_token():
             return
         with self._lock:
             if self._is_writing:  # a finalizer frees addresses while this thread writes another entry
-                self._pending.append(replace(entry, parts=(entry.to_bytes(),)))
+                self._pending.append(replace(event, parts=(event.to_bytes(),)))
                 return
             self._is_writing = True
             try:
-                self._write_entry(entry)
+                self._write_entry(event)
                 while self._pending:
                     self._write_entry(self._pending.popleft())
             finally:
@@ -133,60 +134,43 @@ class Recorder(Closable):
 
     def close(self) -> None:
         """Write the end of the stream, and close the file. Idempotent."""
-        if self._is_forked_child:
+        if self._process is not process_token():
             return
         with self._lock:
             descriptor, self._descriptor = self._descriptor, -1
-            if descriptor < 0:
-                return
-            try:
-                self._writer.close()
-            finally:
-                os.close(descriptor)
-
-    @property
-    def _is_forked_child(self) -> bool:
-        """Whether this is a child of the process that records: it must not write, or wait for locks of its threads."""
-        return self._process is not process_token()
+            if descriptor >= 0:
+                try:
+                    self._writer.close()
+                finally:
+                    os.close(descriptor)
 
     def close_unless_shared(self) -> None:
         """Close the file, unless the recorder is shared: the server or data set that records is closed."""
         if not self.is_shared:
             self.close()
 
-    def _write_entry(self, entry: ObservedEvent) -> None:
+    def _write_entry(self, event: ObservedEvent) -> None:
         if self._descriptor < 0 or self._has_failed:
             return
         try:
-            self._writer.write_batch(self._encode_entry(entry))
+            self._writer.write_batch(self._encode(event))
         except BowstringError:
             # The file has an incomplete entry at its end: another one after it could not be read.
             self._has_failed = True
-            if entry.kind is not ObservedEventKind.CLOSE:
+            if event.kind is not ObservedEventKind.CLOSE:
                 raise
 
-    def _encode_entry(self, entry: ObservedEvent) -> RecordBatch:
-        values = (
-            entry.time_ns - self._started_ns,
-            entry.connection,
-            entry.direction.value,
-            entry.kind.value,
-            entry.tag,
-            entry.address,
-            entry.length_bytes,
-        )
-        columns = [array([value], field.type) for value, field in zip(values, SCHEMA.fields, strict=False)]
-        return RecordBatch(SCHEMA, 1, (*columns, self._encode_body(entry), array([entry.text], "string")))
-
-    def _encode_body(self, entry: ObservedEvent) -> Array:
-        """Return the column with the bytes; a single part is not copied."""
-        is_recorded = entry.kind is ObservedEventKind.MESSAGE or (
-            entry.kind is ObservedEventKind.REGION and self.has_region_contents
-        )
-        if not is_recorded:
-            return array([None], "large_binary")
-        view = entry.view()
-        return Array.from_buffers("large_binary", 1, [None, np.array([0, view.nbytes], "<i8"), Buffer.of(view)])
+    def _encode(self, event: ObservedEvent) -> RecordBatch:
+        values = {name: getattr(event, name, None) for name in SCHEMA.names}
+        values |= {"time_ns": event.time_ns - self._started_ns, "direction": event.direction.value}
+        values["kind"] = event.kind.value
+        columns = {name: array([value], SCHEMA.field(name).type) for name, value in values.items()}
+        has_body = self.has_region_contents if event.kind is ObservedEventKind.REGION else bool(event.parts)
+        if has_body:  # a single part is not copied
+            view = event.view()
+            buffers = [None, np.array([0, view.nbytes], "<i8"), Buffer.of(view)]
+            columns["body"] = Array.from_buffers("large_binary", 1, buffers)
+        return RecordBatch(SCHEMA, 1, tuple(columns.values()))
 
     def __del__(self) -> None:
         if getattr(self, "_descriptor", -1) >= 0:
@@ -224,18 +208,18 @@ def read_entries(source: Any) -> Iterator[ObservedEvent]:
     indices: Counter[tuple[int, str, str]] = Counter()
     with _open_recording(source) as reader:
         for batch in reader:
-            _check_values(batch)
-            *columns, bodies, texts = batch.columns
-            rows = zip(*(column.to_pylist() for column in columns), _body_views(bodies), texts.to_pylist(), strict=True)
-            for time_ns, connection, direction, kind, tag, address, length_bytes, body, text in rows:
-                index = indices[connection, direction, kind]
-                indices[connection, direction, kind] += 1
-                parts = () if body is None else (body,)
+            batch.validate(full=True)
+            for name, column in zip(SCHEMA.names, batch.columns, strict=True):
+                if column.null_count and name not in _NULLABLE_COLUMNS:
+                    raise InvalidDataError(f"recording, column {name!r}: expected no nulls, found {column.null_count}")
+            for row, values in enumerate(batch.drop_columns(["body"]).to_pylist()):
+                key = values["connection"], values["direction"], values["kind"]
                 try:
-                    step = EventDirection(direction), ObservedEventKind(kind)
+                    values |= {"direction": EventDirection(key[1]), "kind": ObservedEventKind(key[2])}
                 except ValueError as error:
-                    raise InvalidDataError(f"recording, entry {indices.total() - 1}: {error}") from None
-                yield ObservedEvent(time_ns, connection, *step, index, tag, address, length_bytes, parts, text)
+                    raise InvalidDataError(f"recording, entry {indices.total()}: {error}") from None
+                yield ObservedEvent(index=indices[key], parts=_view_body(batch["body"].slice(row, 1)), **values)
+                indices[key] += 1
 
 
 def _open_recording(source: Any) -> StreamReader:
@@ -245,11 +229,20 @@ def _open_recording(source: Any) -> StreamReader:
             if detect_format(opened, "a recording") == "file":
                 raise FormatMismatchError(f"{opened.name}: expected a recording, found an Arrow file")
             reader = StreamReader(opened)
-            _check_schema(reader.schema)
+            version = reader.schema.metadata.get(VERSION_KEY)
+            if version != VERSION or reader.schema != SCHEMA:
+                actual = "an Arrow stream without it" if version is None else repr(version)
+                raise FormatMismatchError(f"expected a recording with {VERSION_KEY.decode()} = 1, found {actual}")
         except FormatMismatchError as error:
             error.add_note("bowstring serve --record and bowstring fetch --record write recordings")
             raise
         return reader
+
+
+def _view_body(body: Array) -> tuple[memoryview, ...]:
+    """Return the bytes of an entry, without a copy, or nothing if they are not recorded."""
+    assert isinstance(body.layout, BinaryLayout)
+    return () if body.null_count else (memoryview(body.layout.bytes_and_offsets(body)[0]),)  # type: ignore[arg-type]
 
 
 def read_recording(source: Any) -> list[ObservedEvent]:
@@ -268,31 +261,3 @@ def read_recording(source: Any) -> list[ObservedEvent]:
     except TruncatedError:
         pass
     return entries
-
-
-def _check_schema(stream_schema: Schema) -> None:
-    version = stream_schema.metadata.get(VERSION_KEY)
-    if version != VERSION or stream_schema != SCHEMA:
-        actual_version = "an Arrow stream without it" if version is None else repr(version)
-        raise FormatMismatchError(
-            f"expected a recording with {VERSION_KEY.decode()} = {VERSION.decode()}, found {actual_version}"
-        )
-
-
-def _check_values(batch: RecordBatch) -> None:
-    """Raise `InvalidDataError` for invalid values, and nulls in columns without."""
-    batch.validate(full=True)
-    for field, column in zip(batch.schema.fields, batch.columns, strict=True):
-        if column.null_count and field.name not in ("tag", "address", "body"):
-            raise InvalidDataError(f"recording, column {field.name!r}: expected no nulls, found {column.null_count}")
-
-
-def _body_views(bodies: Array) -> list[memoryview | None]:
-    """Return the bytes of each row without a copy."""
-    assert isinstance(bodies.layout, BinaryLayout)
-    content, offsets = bodies.layout.bytes_and_offsets(bodies)
-    view = memoryview(content)  # type: ignore[arg-type]
-    return [
-        view[start:end] if bodies.is_valid(index) else None
-        for index, (start, end) in enumerate(pairwise(offsets.tolist()))
-    ]
