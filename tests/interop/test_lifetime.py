@@ -165,7 +165,7 @@ def test_a_failed_export_keeps_no_references() -> None:
     absent = Array(layout_of(types.string()), 5, (None, None, None))
     childless = Array(layout_of(types.list_(types.int8())), 5, (None, Buffer.of(bytes(24))))
     for invalid, message in (
-        (short, "has 4 bytes, but 5 slots need 40"),
+        (short, "has 4 bytes, 5 slots need 40"),
         (absent, "offsets"),
         (childless, "too few"),
     ):
