@@ -20,8 +20,8 @@ from bowstring.datatypes.schema import Schema, SchemaLike
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
-from bowstring.interop.data_frames import to_interchange_frame, to_narwhals_frame
 from bowstring.interop.pandas import frame_to_batches, to_frame
+from bowstring.interop.pyarrow_arrays import to_interchange_frame, to_narwhals_frame
 from bowstring.kernels.column_chunks import combine_with_wider_indices
 from bowstring.kernels.filter import MaskLike, NullSelection
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
@@ -303,7 +303,7 @@ class ColumnContainer(ABC, Generic[Column_co]):
         return out
 
     def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
-        """Return the rows by the protocol that plotting libraries use (`bowstring.interop.data_frames`)."""
+        """Return the rows by the protocol that plotting libraries use (`bowstring.interop.pyarrow_arrays`)."""
         return to_interchange_frame(self, nan_as_null, allow_copy)
 
     def __narwhals_dataframe__(self) -> Any:

@@ -19,8 +19,7 @@ from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError, pr
 from bowstring.kernels import cast_numeric, cast_string, cast_temporal
 from bowstring.kernels.encode import dictionary_encode, run_end_decode, run_end_encode
 from bowstring.kernels.ml_vectors import is_matrix, is_vector, to_lists
-from bowstring.kernels.nulls import check_no_nulls, insert_nulls, insert_nulls_at
-from bowstring.kernels.value_field import extract_value_field
+from bowstring.kernels.nulls import check_no_nulls, extract_value_field, insert_nulls, insert_nulls_at
 from bowstring.layouts.base import ArrayData, check_expanded_array, find_first_true
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
