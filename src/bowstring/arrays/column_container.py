@@ -22,7 +22,7 @@ from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
 from bowstring.interop.pandas import frame_to_batches, to_frame
 from bowstring.interop.pyarrow_arrays import to_interchange_frame, to_narwhals_frame
-from bowstring.kernels.column_chunks import combine_with_wider_indices
+from bowstring.kernels.chunked_array_data import combine_with_wider_indices
 from bowstring.kernels.filter import MaskLike, NullSelection
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.layouts.base import Indices, Values, to_object_array, total_buffer_size

@@ -22,7 +22,7 @@ from bowstring.interop import c_data
 from bowstring.interop.c_array import ColumnarBatch
 from bowstring.interop.pandas import PANDAS_KEY, is_pandas_object
 from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
-from bowstring.kernels.column_chunks import ColumnChunks
+from bowstring.kernels.chunked_array_data import ChunkedArrayData
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
@@ -109,7 +109,7 @@ class RecordBatch(ColumnContainer[Array]):
     @classmethod
     def _from_columnar_batches(cls, schema: Schema, batches: Sequence[ColumnarBatch]) -> RecordBatch:
         columns = [
-            ColumnChunks([batch.columns[index] for batch in batches], field.type).combine_chunks()
+            ChunkedArrayData([batch.columns[index] for batch in batches], field.type).combine_chunks()
             for index, field in enumerate(schema.fields)
         ]
         return cls(schema, sum(batch.num_rows for batch in batches), as_arrays(columns))
