@@ -12,7 +12,8 @@ import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays, as_nullable_indices
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.datatypes.types import DataType, bool_
+from bowstring.datatypes.factories import bool_
+from bowstring.datatypes.types import DataType
 from bowstring.display.values import array_to_html, format_preview, format_type
 from bowstring.errors import TypeMismatchError, format_count
 from bowstring.interop import c_data

@@ -15,8 +15,8 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.preview import preview_as_html
 from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, MetadataLike, check_field_name
-from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike
+from bowstring.datatypes.types import Struct
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from bowstring.datatypes.c_schema import import_field
 from bowstring.datatypes.field import DataType, Field, MetadataLike, as_metadata, check_field_name
-from bowstring.datatypes.non_nested import SIMPLE_TYPES, Decimal, FixedSizeBinary, Timestamp
+from bowstring.datatypes.types import SIMPLE_TYPES, Decimal, FixedSizeBinary, Timestamp
 from bowstring.errors import InvalidArgumentError, suggest
 
 

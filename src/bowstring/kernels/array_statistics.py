@@ -12,8 +12,7 @@ import numpy as np
 
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import DataType
-from bowstring.datatypes.nested import RunEndEncoded
-from bowstring.datatypes.types import Dictionary
+from bowstring.datatypes.types import Dictionary, RunEndEncoded
 from bowstring.kernels.encode import run_end_decode
 from bowstring.layouts.base import ArrayData, Layout, Values
 from bowstring.layouts.byte_strings import ByteStringLayout

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.types import DataType, Dictionary, int64
+from bowstring.datatypes.factories import int64
+from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import WouldCopyError, prefix_errors
 from bowstring.kernels.cast import cast
 from bowstring.kernels.unify_dictionaries import concat_and_unify

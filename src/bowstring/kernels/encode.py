@@ -9,7 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.datatypes.types import Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
+from bowstring.datatypes.factories import dictionary, run_end_encoded
+from bowstring.datatypes.types import Dictionary, Int, RunEndEncoded
 from bowstring.layouts.base import ArrayData, check_expanded_array
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.factorize import factorize
