@@ -22,7 +22,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import ArrayData, Values, pack_validity, to_buffer
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, layout_of_class
 from bowstring.memory.buffer import Buffer
 
 
@@ -236,8 +236,7 @@ class DictionaryArray(metaclass=_ArrayKind):
         index_array, values = array(indices, mask=mask), array(dictionary)
         if not isinstance(index_array.type, t.Int):
             raise TypeMismatchError(f"DictionaryArray: expected integers as indices, found {index_array.type}")
-        layout = layout_of(factories.dictionary(index_array.type, values.type, ordered))
-        assert isinstance(layout, DictionaryLayout)
+        layout = layout_of_class(factories.dictionary(index_array.type, values.type, ordered), DictionaryLayout)
         return _check(Array.from_array_data(layout.create_array(index_array, values)))
 
 

@@ -28,7 +28,7 @@ from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_fi
 from bowstring.kernels.nulls import check_no_nulls
 from bowstring.layouts.base import ArrayData, Indices, check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of_class
 from bowstring.layouts.struct_ import StructLayout, columns_to_rows
 from bowstring.pyarrow_names import explain_missing_attributes
 
@@ -133,8 +133,7 @@ class RecordBatch(ColumnContainer[Array]):
         <bowstring.Array struct<n: int64>[2]>
         [{n: 1}, {n: 2}]
         """
-        layout = layout_of(types.Struct(self.schema.fields))
-        assert isinstance(layout, StructLayout)
+        layout = layout_of_class(types.Struct(self.schema.fields), StructLayout)
         return Array.from_array_data(layout.create_array(self.columns, self.num_rows))
 
     @property

@@ -21,15 +21,14 @@ from bowstring.layouts.construction import array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import allow_available_memory
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of_class
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
 
 
 def _create_boolean_array(values: Values) -> ArrayData:
-    layout = layout_of(Bool())
-    assert isinstance(layout, BooleanLayout)
+    layout = layout_of_class(Bool(), BooleanLayout)
     return layout.create_array(values)
 
 

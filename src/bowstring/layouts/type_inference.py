@@ -19,7 +19,7 @@ from bowstring.errors import TypeMismatchError, UnsupportedError, prefix_errors
 from bowstring.layouts.base import ArrayData, Values, pack_validity, replace_none
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.list_ import ListLayout, concatenate_numpy_arrays
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, layout_of_class
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
 from bowstring.layouts.value_codecs.temporal import find_timezone
@@ -73,8 +73,7 @@ def _infer_list_array(values: Sequence[Any]) -> ArrayData:
         child = infer_array(list(chain.from_iterable(lists)))
     else:
         child = layout_of(_type_of_dtype(elements.dtype)).from_numpy(elements)
-    layout = layout_of(factories.list_(child.type))
-    assert isinstance(layout, ListLayout)
+    layout = layout_of_class(factories.list_(child.type), ListLayout)
     return layout.create_array(np.fromiter(map(len, lists), np.int64, len(lists)), child, pack_validity(mask))
 
 
@@ -90,8 +89,7 @@ def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData
         with prefix_errors(f"field {name!r}"):
             columns.append(infer_array([value.get(name) for value in mappings]))
     struct_type = factories.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
-    layout = layout_of(struct_type)
-    assert isinstance(layout, StructLayout)
+    layout = layout_of_class(struct_type, StructLayout)
     return layout.create_array(columns, len(mappings), mask)
 
 
