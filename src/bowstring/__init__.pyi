@@ -59,9 +59,7 @@ from bowstring.datasets.sources import dataset as dataset
 from bowstring.datatypes.canonical.json import json_ as json_
 from bowstring.datatypes.canonical.uuid import uuid as uuid
 from bowstring.datatypes.conversion import field as field
-from bowstring.datatypes.field import DataType as DataType, Field as Field
-from bowstring.datatypes.schema import Schema as Schema, schema as schema, unify_schemas as unify_schemas
-from bowstring.datatypes.types import (
+from bowstring.datatypes.factories import (
     binary as binary,
     binary_view as binary_view,
     bool_ as bool_,
@@ -108,6 +106,8 @@ from bowstring.datatypes.types import (
     union as union,
     utf8 as utf8,
 )
+from bowstring.datatypes.field import DataType as DataType, Field as Field
+from bowstring.datatypes.schema import Schema as Schema, schema as schema, unify_schemas as unify_schemas
 from bowstring.errors import BowstringError as BowstringError
 from bowstring.file_formats import write_table as write_table
 from bowstring.ipc.api import (

@@ -34,7 +34,7 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch, record_batch
 from bowstring.arrays.table import RecordBatchReader, Table, as_table, has_dictionary_fields, unify_batch_dictionaries
-from bowstring.datatypes import types as t
+from bowstring.datatypes import factories, types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema, import_schema
@@ -1002,7 +1002,7 @@ def _to_csv_column(column: Array) -> Array:
     if not has_text or isinstance(stored, t.Interval):
         raise UnsupportedTypeError(f"{type_} can't be written as CSV: write JSON lines or Parquet instead")
     if isinstance(type_, ExtensionType | t.BaseBinary | t.Duration | t.Utf8View):
-        return array(list(map(format_text, column.to_pylist())), t.string())
+        return array(list(map(format_text, column.to_pylist())), factories.string())
     return column
 
 

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 import bowstring as bs
-from bowstring.datatypes.aliases import parse_alias
+from bowstring.datatypes.conversion import parse_alias
 from bowstring.errors import InvalidArgumentError
 
 PYARROW_ALIASES = """

@@ -76,8 +76,8 @@ def test_an_error_in_a_value_names_its_column() -> None:
                 create(data)
     with pytest.raises(bs.errors.TypeMismatchError, match="column 'b': value 1: 'x'"):
         bs.table([[1], [2, "x"]], {"a": "int8", "b": "int8"})
-    with pytest.raises(bs.errors.TypeMismatchError, match="column 1: values of int and str"):
-        bs.table([[1], [2, "x"]])
+    with pytest.raises(bs.errors.TypeMismatchError, match="column 'b': values of int and str"):
+        bs.table([[1], [2, "x"]], ["a", "b"])
 
 
 def test_a_repr_counts_in_words_and_separates_thousands() -> None:

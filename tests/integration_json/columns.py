@@ -16,6 +16,7 @@ from bowstring.layouts.base import ArrayData, BufferRole, BufferSpec, Layout, pa
 from bowstring.layouts.binary import BinaryLayout
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.validation import validate
 from bowstring.memory import bitmap
 from bowstring.memory.buffer import Buffer
 from tests.integration_json.buffer_values import (
@@ -58,7 +59,7 @@ def read_column(node: FieldTreeNode, column: Any, dictionaries: DictionaryLookup
     """
     with prefix_errors(f"column {node.field.name!r}"):
         array = _read_array(node, layout_of(node.field.type), column, dictionaries, check_name)
-        array.validate()
+        validate(array, full=False)
         return array
 
 
@@ -68,7 +69,7 @@ def read_dictionary_values(
     """Read the array of the «FieldData» in a «DictionaryBatch», ignoring its name. Raises as `read_column`."""
     values = FieldTreeNode(Field(node.field.name, type_layout.type), None, node.children)
     array = _read_array(values, type_layout, column, dictionaries, False)
-    array.validate()
+    validate(array, full=False)
     return array
 
 

@@ -14,7 +14,7 @@ import bowstring as bs
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.chunked_array import import_chunked_array
 from bowstring.arrays.record_batch import RecordBatch, import_batch, import_stream
-from bowstring.datatypes import c_schema, types
+from bowstring.datatypes import c_schema
 from bowstring.datatypes.conversion import field
 from bowstring.datatypes.schema import import_schema
 from bowstring.errors import (
@@ -425,11 +425,11 @@ def test_null_rows_of_a_record_batch_are_rejected() -> None:
 
 
 def test_names_with_a_nul_are_rejected() -> None:
-    inner = field("nul\0", types.int8())
+    inner = field("nul\0", bs.int8())
     with pytest.raises(UnsupportedTypeError, match=r"'outer.nul\\x00' contains a NUL character"):
-        field("outer", types.struct([inner])).__arrow_c_schema__()
+        field("outer", bs.struct([inner])).__arrow_c_schema__()
     with pytest.raises(UnsupportedTypeError, match=r"field 't': .* contains a NUL character"):
-        field("t", types.timestamp("s", "a\0b")).__arrow_c_schema__()
+        field("t", bs.timestamp("s", "a\0b")).__arrow_c_schema__()
 
 
 def test_a_failing_stream_raises_with_the_message_of_the_producer() -> None:
@@ -484,7 +484,7 @@ def test_a_batch_that_does_not_match_its_schema_is_not_exported() -> None:
 
 def test_arrays_with_offsets_beyond_the_data_are_not_exported() -> None:
     offsets = np.array([0, 1, 900], np.int32)
-    beyond = Array(layout_of(types.string()), 2, (None, Buffer.of(offsets), Buffer.of(b"ab")))
+    beyond = Array(layout_of(bs.string()), 2, (None, Buffer.of(offsets), Buffer.of(b"ab")))
     with pytest.raises(InvalidDataError, match="900"):
         c_data.export_array(beyond)
 

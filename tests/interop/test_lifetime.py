@@ -15,10 +15,10 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+import bowstring as bs
 from bowstring.arrays.array import Array, import_array
 from bowstring.arrays.record_batch import RecordBatch, import_batch, import_stream
 from bowstring.arrays.table import import_table
-from bowstring.datatypes import types
 from bowstring.datatypes.schema import import_schema, schema
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.interop import c_array, c_data
@@ -48,7 +48,7 @@ class Owner:
 def tracked_array(length: int = 1000) -> tuple[Array, weakref.ref[Owner]]:
     """An int64 array, and a weak reference to the owner of its memory."""
     owner = Owner(np.arange(length))
-    array = Array(layout_of(types.int64()), length, (None, Buffer.of(np.asarray(owner))))
+    array = Array(layout_of(bs.int64()), length, (None, Buffer.of(np.asarray(owner))))
     return array, weakref.ref(owner)
 
 
@@ -100,7 +100,7 @@ def test_a_child_may_be_moved_out_before_its_parent_is_released() -> None:
     del exported, other
     parent = c_abi.ArrayStruct.from_address(c_abi.capsule_pointer(capsule, c_abi.ARRAY_CAPSULE))
     first_child = c_abi.read_pointers(parent[c_abi.CHILDREN], 2, "children")[0]
-    child = c_array.import_array_struct(first_child, layout_of(types.int64()))
+    child = c_array.import_array_struct(first_child, layout_of(bs.int64()))
     del capsule
     gc.collect()
     assert other_alive() is None
@@ -161,11 +161,11 @@ def test_pyarrow_memory_is_released_with_the_imported_arrays() -> None:
 
 def test_a_failed_export_keeps_no_references() -> None:
     exported, alive = tracked_array()
-    short = Array(layout_of(types.int64()), 5, (None, Buffer.of(b"1234")))
-    absent = Array(layout_of(types.string()), 5, (None, None, None))
-    childless = Array(layout_of(types.list_(types.int8())), 5, (None, Buffer.of(bytes(24))))
+    short = Array(layout_of(bs.int64()), 5, (None, Buffer.of(b"1234")))
+    absent = Array(layout_of(bs.string()), 5, (None, None, None))
+    childless = Array(layout_of(bs.list_(bs.int8())), 5, (None, Buffer.of(bytes(24))))
     for invalid, message in (
-        (short, "has 4 bytes, but 5 slots need 40"),
+        (short, "has 4 bytes, 5 slots need 40"),
         (absent, "offsets"),
         (childless, "too few"),
     ):
@@ -174,7 +174,7 @@ def test_a_failed_export_keeps_no_references() -> None:
                 schema([("a", exported.type), ("b", invalid.type)]), 5, [exported.slice(0, 5), invalid]
             ).__arrow_c_array__()
     with pytest.raises(UnsupportedTypeError):
-        schema([("a", types.int8()), ("nul\0", types.int8())]).__arrow_c_schema__()
+        schema([("a", bs.int8()), ("nul\0", bs.int8())]).__arrow_c_schema__()
     del exported
     gc.collect()
     assert alive() is None
@@ -230,7 +230,7 @@ def test_every_kind_of_pending_exception_survives_a_release(error: type[BaseExce
 
     for _ in range(3):
         with pytest.raises(error, match="mine"):
-            min([types.int8().__arrow_c_schema__()], key=failing)
+            min([bs.int8().__arrow_c_schema__()], key=failing)
 
 
 def test_pending_exceptions_of_several_threads_survive_releases() -> None:
@@ -243,7 +243,7 @@ def test_pending_exceptions_of_several_threads_survive_releases() -> None:
 
         for _ in range(200):
             try:
-                min([types.int8().__arrow_c_schema__()], key=failing)
+                min([bs.int8().__arrow_c_schema__()], key=failing)
             except ValueError as error:
                 messages.append(f"{message} {error}")
 

@@ -63,17 +63,19 @@ def test_pyarrow_sees_the_same_python_values(data: st.DataObject) -> None:
     plain = st.one_of(
         strategies.int_types(),
         strategies.decimal_types(),
-        st.sampled_from([t.bool_(), t.string(), t.large_binary(), t.string_view(), t.date32(), t.timestamp("us")]),
+        st.sampled_from(
+            [bs.bool_(), bs.string(), bs.large_binary(), bs.string_view(), bs.date32(), bs.timestamp("us")]
+        ),
     )
     type_ = data.draw(
         st.one_of(
             plain,
-            plain.map(t.list_),
-            plain.map(t.large_list_view),
-            plain.map(lambda it: t.struct({"a": it, "b": it})),
-            plain.map(lambda it: t.dictionary(t.int16(), it)),
-            plain.map(lambda it: t.map_(t.string(), it)),
-            plain.map(lambda it: t.run_end_encoded(t.int32(), it)),
+            plain.map(bs.list_),
+            plain.map(bs.large_list_view),
+            plain.map(lambda it: bs.struct({"a": it, "b": it})),
+            plain.map(lambda it: bs.dictionary(bs.int16(), it)),
+            plain.map(lambda it: bs.map_(bs.string(), it)),
+            plain.map(lambda it: bs.run_end_encoded(bs.int32(), it)),
         )
     )
     array = data.draw(strategies.arrays(type_))

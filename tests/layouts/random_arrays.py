@@ -35,13 +35,13 @@ from bowstring.layouts.union import UnionLayout
 Mask = npt.NDArray[np.bool_]
 
 FLAT: tuple[t.DataType, ...] = (
-    t.null(), t.bool_(), *(t.Int(bits, signed) for bits in (8, 16, 32, 64) for signed in (True, False)),
+    bs.null(), bs.bool_(), *(t.Int(bits, signed) for bits in (8, 16, 32, 64) for signed in (True, False)),
     *(t.FloatingPoint(bits) for bits in (16, 32, 64)), t.Decimal(5, 2, 32), t.Decimal(12, 2, 64),
-    t.Decimal(20, -3, 128), t.Decimal(50, 4, 256), t.date32(), t.date64(), *map(t.Time, t.TIME_UNITS),
+    t.Decimal(20, -3, 128), t.Decimal(50, 4, 256), bs.date32(), bs.date64(), *map(t.Time, t.TIME_UNITS),
     *(t.Timestamp(unit, zone) for unit in t.TIME_UNITS for zone in (None, "UTC", "Europe/Paris")),
-    *map(t.Duration, t.TIME_UNITS), t.month_interval(), t.day_time_interval(), t.month_day_nano_interval(),
-    *(t.FixedSizeBinary(width) for width in (0, 1, 3, 16)), t.binary(), t.large_binary(), t.binary_view(),
-    t.string(), t.large_string(), t.string_view(),
+    *map(t.Duration, t.TIME_UNITS), bs.month_interval(), bs.day_time_interval(), bs.month_day_nano_interval(),
+    *(t.FixedSizeBinary(width) for width in (0, 1, 3, 16)), bs.binary(), bs.large_binary(), bs.binary_view(),
+    bs.string(), bs.large_string(), bs.string_view(),
 )  # fmt: skip
 _WORDS = ("", "a", "b", "ab", "ü", "\0", "\0\0", "longer than a view", "longer than a viev", "x" * 70, "x" * 70 + "y")
 _OFFSETS = (0, 0, 0, 1, 3, 8, 9)
@@ -62,20 +62,20 @@ def any_type(random: Random, depth: int = 2) -> t.DataType:
         return random.sample(range(128), len(children))
 
     makers: list[Callable[[], t.DataType]] = [
-        lambda: t.list_(inner()),
-        lambda: t.large_list(inner()),
-        lambda: t.list_view(inner()),
-        lambda: t.large_list_view(inner()),
-        lambda: t.list_(inner(), random.randrange(4)),
-        lambda: t.struct(fields(0)),
-        lambda: t.map_(random.choice([t.string(), t.int32(), t.binary_view()]), inner()),
-        lambda: t.sparse_union(children := fields(1), ids(children)),
-        lambda: t.dense_union(children := fields(1), ids(children)),
-        lambda: t.dictionary(t.Int(random.choice([8, 16, 32, 64]), random.random() < 0.5), inner()),
-        lambda: t.run_end_encoded(random.choice([t.int16(), t.int32(), t.int64()]), inner()),
+        lambda: bs.list_(inner()),
+        lambda: bs.large_list(inner()),
+        lambda: bs.list_view(inner()),
+        lambda: bs.large_list_view(inner()),
+        lambda: bs.list_(inner(), random.randrange(4)),
+        lambda: bs.struct(fields(0)),
+        lambda: bs.map_(random.choice([bs.string(), bs.int32(), bs.binary_view()]), inner()),
+        lambda: bs.sparse_union(children := fields(1), ids(children)),
+        lambda: bs.dense_union(children := fields(1), ids(children)),
+        lambda: bs.dictionary(t.Int(random.choice([8, 16, 32, 64]), random.random() < 0.5), inner()),
+        lambda: bs.run_end_encoded(random.choice([bs.int16(), bs.int32(), bs.int64()]), inner()),
         lambda: OpaqueType(inner(), "a", "b"),
         lambda: random.choice(
-            [bs.datatypes.uuid(), bs.datatypes.bool8(), bs.datatypes.fixed_shape_tensor(t.int16(), (2, 2))]
+            [bs.datatypes.uuid(), bs.datatypes.bool8(), bs.datatypes.fixed_shape_tensor(bs.int16(), (2, 2))]
         ),
     ]
     return random.choice(makers)()
@@ -119,7 +119,7 @@ def _slots(random: Random, layout: Any, mask: Mask) -> _Parts:
         low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
         values, wild = [random.choice([0, 1, 2, 3, 5, low, high]) for _ in mask], low
     elif dtype.kind == "i":
-        day = 86_400_000 if kind == t.date64() else 1
+        day = 86_400_000 if kind == bs.date64() else 1
         values, wild = [random.choice([0, 1, 7, 20_000]) * day for _ in mask], int(np.iinfo(dtype).min)
     else:
         parts = b"".join(bytes(random.choice([0, 0, 1, 255]) for _ in range(dtype.itemsize)) for _ in mask)

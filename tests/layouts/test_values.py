@@ -244,7 +244,7 @@ def test_the_error_names_the_first_invalid_value_and_its_index() -> None:
         bs.array([{"c": 1}], bs.struct({"a": bs.int8()}))
     with pytest.raises(bs.errors.TypeMismatchError, match="value 0 has 3 elements"):
         bs.array([[1, 2, 3]], bs.list_(bs.int8(), 2))
-    with pytest.raises(bs.errors.TypeMismatchError, match="too many for indices"):
+    with pytest.raises(bs.errors.TypeMismatchError, match="too large for the indices"):
         bs.array(list(range(129)), bs.dictionary(bs.int8(), bs.int32()))
     with pytest.raises(bs.errors.TypeMismatchError, match="surrogates"):
         bs.array(["ok", "\ud800"])

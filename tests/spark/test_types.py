@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import bowstring as bs
 from bowstring.datatypes import bool8, parquet_variant, types as arrow, uuid
 from bowstring.datatypes.conversion import field
 from bowstring.datatypes.field import Field
@@ -42,23 +43,23 @@ def single_field(spark_type: Any, nullable: bool = True) -> Any:
 
 VARIANT_FIELDS = [field(name, arrow.Binary(), nullable=False) for name in ("value", "metadata")]
 EQUAL_TYPES = [
-    ("NullType", arrow.null()),
-    ("BooleanType", arrow.bool_()),
-    ("ByteType", arrow.int8()),
-    ("ShortType", arrow.int16()),
-    ("IntegerType", arrow.int32()),
-    ("LongType", arrow.int64()),
-    ("FloatType", arrow.float32()),
-    ("DoubleType", arrow.float64()),
+    ("NullType", bs.null()),
+    ("BooleanType", bs.bool_()),
+    ("ByteType", bs.int8()),
+    ("ShortType", bs.int16()),
+    ("IntegerType", bs.int32()),
+    ("LongType", bs.int64()),
+    ("FloatType", bs.float32()),
+    ("DoubleType", bs.float64()),
     ("StringType", arrow.Utf8()),
     ("BinaryType", arrow.Binary()),
-    ("DateType", arrow.date32()),
-    ("TimestampType", arrow.timestamp("us", "UTC")),
-    ("TimestampNTZType", arrow.timestamp("us")),
-    ("DayTimeIntervalType", arrow.duration("us")),
-    ("YearMonthIntervalType", arrow.month_interval()),
-    ("CalendarIntervalType", arrow.month_day_nano_interval()),
-    ("VariantType", parquet_variant(arrow.struct(VARIANT_FIELDS))),
+    ("DateType", bs.date32()),
+    ("TimestampType", bs.timestamp("us", "UTC")),
+    ("TimestampNTZType", bs.timestamp("us")),
+    ("DayTimeIntervalType", bs.duration("us")),
+    ("YearMonthIntervalType", bs.month_interval()),
+    ("CalendarIntervalType", bs.month_day_nano_interval()),
+    ("VariantType", parquet_variant(bs.struct(VARIANT_FIELDS))),
 ]
 
 
@@ -80,10 +81,10 @@ def test_strings_and_binaries_have_64_bit_offsets_where_the_session_prefers_them
 
 def test_timestamps_with_a_zone_are_labelled_utc_at_every_depth() -> None:
     def nested(zone: str) -> Field:
-        moment = arrow.timestamp("us", zone)
-        inner = arrow.struct([("m", arrow.map_(arrow.Utf8(), moment)), ("naive", arrow.timestamp("us"))])
-        fields = [field("at", moment, nullable=False, metadata={"a": "b"}), field("list", arrow.list_(inner))]
-        return field("s", arrow.struct(fields), metadata={"c": "d"})
+        moment = bs.timestamp("us", zone)
+        inner = bs.struct([("m", bs.map_(arrow.Utf8(), moment)), ("naive", bs.timestamp("us"))])
+        fields = [field("at", moment, nullable=False, metadata={"a": "b"}), field("list", bs.list_(inner))]
+        return field("s", bs.struct(fields), metadata={"c": "d"})
 
     assert to_file_type(nested("GMT+8").type).equals(nested("UTC").type, check_metadata=True)
 
@@ -91,8 +92,8 @@ def test_timestamps_with_a_zone_are_labelled_utc_at_every_depth() -> None:
 def test_nested_types_keep_their_nullability_on_the_way_to_arrow_and_lose_it_on_the_way_back() -> None:
     inner = sql.StructType([sql.StructField("m", sql.MapType(sql.StringType(), sql.DecimalType(10, 2), False), False)])
     there = to_arrow_schema(single_field(sql.ArrayType(inner, False), False))
-    entries = arrow.map_(arrow.Utf8(), field("value", arrow.decimal128(10, 2), nullable=False))
-    element = Field("element", arrow.struct([Field("m", entries, False)]), False)
+    entries = bs.map_(arrow.Utf8(), field("value", bs.decimal128(10, 2), nullable=False))
+    element = Field("element", bs.struct([Field("m", entries, False)]), False)
     assert there == Schema((Field("c", arrow.List(element), False),))
     assert to_spark_schema(there) == as_nullable(single_field(sql.ArrayType(inner, False), False))
     assert to_spark_schema(there).simpleString() == "struct<c:array<struct<m:map<string,decimal(10,2)>>>>"
@@ -118,33 +119,33 @@ def newer_types(name: str, *parameters: Any) -> list[Any]:
 
 
 WIDER_TYPES = [
-    (arrow.uint8(), "smallint"),
-    (arrow.uint16(), "int"),
-    (arrow.uint32(), "bigint"),
-    (arrow.uint64(), "decimal(20,0)"),
-    (arrow.float16(), "float"),
-    (arrow.decimal32(9, 2), "decimal(9,2)"),
-    (arrow.decimal256(38, 2), "decimal(38,2)"),
-    (arrow.date64(), "date"),
-    (arrow.timestamp("ns", "Asia/Tokyo"), "timestamp"),
-    (arrow.timestamp("s"), "timestamp_ntz"),
+    (bs.uint8(), "smallint"),
+    (bs.uint16(), "int"),
+    (bs.uint32(), "bigint"),
+    (bs.uint64(), "decimal(20,0)"),
+    (bs.float16(), "float"),
+    (bs.decimal32(9, 2), "decimal(9,2)"),
+    (bs.decimal256(38, 2), "decimal(38,2)"),
+    (bs.date64(), "date"),
+    (bs.timestamp("ns", "Asia/Tokyo"), "timestamp"),
+    (bs.timestamp("s"), "timestamp_ntz"),
     (arrow.LargeUtf8(), "string"),
     (arrow.Utf8View(), "string"),
     (arrow.FixedSizeBinary(3), "binary"),
-    (arrow.list_(arrow.int8(), 4), "array<tinyint>"),
-    (arrow.list_view(arrow.int8()), "array<tinyint>"),
-    (arrow.dictionary(arrow.int8(), arrow.Utf8()), "string"),
-    (arrow.run_end_encoded(arrow.int32(), arrow.float16()), "float"),
-    (arrow.decimal128(5, -2), "decimal(7,0)"),
-    (arrow.decimal128(2, 5), "decimal(5,5)"),
-    (arrow.decimal256(36, -2), "decimal(38,0)"),
-    *if_spark_has("CalendarIntervalType", (arrow.day_time_interval(), "interval")),
-    (arrow.sparse_union([("a", arrow.int8()), ("b", arrow.Utf8())]), "struct<a:tinyint,b:string>"),
+    (bs.list_(bs.int8(), 4), "array<tinyint>"),
+    (bs.list_view(bs.int8()), "array<tinyint>"),
+    (bs.dictionary(bs.int8(), arrow.Utf8()), "string"),
+    (bs.run_end_encoded(bs.int32(), bs.float16()), "float"),
+    (bs.decimal128(5, -2), "decimal(7,0)"),
+    (bs.decimal128(2, 5), "decimal(5,5)"),
+    (bs.decimal256(36, -2), "decimal(38,0)"),
+    *if_spark_has("CalendarIntervalType", (bs.day_time_interval(), "interval")),
+    (bs.sparse_union([("a", bs.int8()), ("b", arrow.Utf8())]), "struct<a:tinyint,b:string>"),
     (uuid(), "binary"),
     (bool8(), "boolean"),
-    *if_spark_has("VariantType", (parquet_variant(arrow.struct([*reversed(VARIANT_FIELDS)])), "variant")),
+    *if_spark_has("VariantType", (parquet_variant(bs.struct([*reversed(VARIANT_FIELDS)])), "variant")),
     (
-        parquet_variant(arrow.struct([VARIANT_FIELDS[1], ("typed_value", arrow.int64())])),
+        parquet_variant(bs.struct([VARIANT_FIELDS[1], ("typed_value", bs.int64())])),
         "struct<metadata:binary,typed_value:bigint>",
     ),
 ]
@@ -163,8 +164,8 @@ ANNOTATED_TYPES = [
     (lambda: sql.StringType("UNICODE_CI"), arrow.Utf8()),
     (lambda: sql.CharType(3), arrow.Utf8()),
     (lambda: sql.VarcharType(3), arrow.Utf8()),
-    (lambda: sql.DayTimeIntervalType(1, 2), arrow.duration("us")),
-    (lambda: sql.YearMonthIntervalType(0), arrow.month_interval()),
+    (lambda: sql.DayTimeIntervalType(1, 2), bs.duration("us")),
+    (lambda: sql.YearMonthIntervalType(0), bs.month_interval()),
     (vector_type, None),
 ]
 
@@ -180,7 +181,7 @@ def test_a_type_without_an_arrow_type_is_named_in_the_metadata_of_its_column(cre
         plain = to_spark_schema(Schema((column.with_metadata([]),)))
         for other in (b"{", b"null", column.metadata[TYPE_KEY].replace(b"type", b"typ"), b'{"type": "long"}'):
             assert to_spark_schema(Schema((column.with_metadata([(TYPE_KEY, other)]),))) == plain
-        renamed = Schema((column.with_type(arrow.int8()),))
+        renamed = Schema((column.with_type(bs.int8()),))
         assert to_spark_schema(renamed).simpleString() == "struct<c:tinyint>"  # the annotation is of another type
 
 
@@ -216,14 +217,14 @@ def test_spatial_types_are_marked_as_spark_marks_them(name: str) -> None:
         wkb = pa.schema(there).field("c").type.item_type.field("wkb")
         assert wkb.metadata == to_pyarrow_schema(table).field("c").type.item_type.field("wkb").metadata
     wkb = field("wkb", arrow.Binary(), metadata={name[:-4].lower(): "true", "srid": "77"})
-    unknown = arrow.struct([("srid", arrow.int32()), wkb])
+    unknown = bs.struct([("srid", bs.int32()), wkb])
     assert to_spark_schema(schema([("c", unknown)])).simpleString() == "struct<c:struct<srid:int,wkb:binary>>"
 
 
 def test_variants_of_spark_are_written_as_the_canonical_extension_type() -> None:
     sent = schema(to_pyarrow_schema(single_field(sql.ArrayType(sql.VariantType()))))
     written = to_file_type(sent["c"].type)
-    assert written.fields[0].type == parquet_variant(arrow.struct(VARIANT_FIELDS))
+    assert written.fields[0].type == parquet_variant(bs.struct(VARIANT_FIELDS))
     assert to_arrow_schema(single_field(sql.ArrayType(sql.VariantType())))["c"].type == written
 
 
@@ -239,17 +240,17 @@ def test_an_unsupported_spark_type_is_named_with_its_column_path() -> None:
 
 UNSUPPORTED_TYPES = [
     (
-        arrow.decimal256(39, 2),
+        bs.decimal256(39, 2),
         r"decimal256\(39, 2\) has no counterpart in Spark: read it as decimal\(38,2\) with .schema",
     ),
-    (arrow.decimal128(38, -2), r"decimal128\(38, -2\) has no counterpart in Spark: read it as decimal\(38,0\)"),
-    (arrow.map_(arrow.null(), arrow.int8()), r"PySpark does not take map<void,tinyint> from Python data sources"),
+    (bs.decimal128(38, -2), r"decimal128\(38, -2\) has no counterpart in Spark: read it as decimal\(38,0\)"),
+    (bs.map_(bs.null(), bs.int8()), r"PySpark does not take map<void,tinyint> from Python data sources"),
 ]
 
 
 @pytest.mark.parametrize(("arrow_type", "advice"), UNSUPPORTED_TYPES, ids=[str(t) for t, _ in UNSUPPORTED_TYPES])
 def test_an_unsupported_arrow_type_is_named_with_its_column_path(arrow_type: arrow.DataType, advice: str) -> None:
-    nested = arrow.map_(arrow.int8(), arrow.list_(arrow.struct([("x", arrow_type)])))
+    nested = bs.map_(bs.int8(), bs.list_(bs.struct([("x", arrow_type)])))
     unsupported = to_spark_schema(schema([("c", nested)]))
     with pytest.raises(UnsupportedTypeError, match=r"^here: column c\{value\}\[\]\.x: .*" + advice):
         check_supported(unsupported, "here")
@@ -319,23 +320,23 @@ def test_every_spark_type_is_in_the_documentation_with_its_arrow_type() -> None:
 
 READ_TYPES = [
     *[(f"uint{bits}", arrow.Int(bits, is_signed=False)) for bits in (8, 16, 32, 64)],
-    ("halffloat", arrow.float16()),
-    ("decimal32", arrow.decimal32(3, 1)),
-    ("256", arrow.decimal256(3, 1)),
+    ("halffloat", bs.float16()),
+    ("decimal32", bs.decimal32(3, 1)),
+    ("256", bs.decimal256(3, 1)),
     ("large, view and fixed-size", arrow.Utf8View()),
     ("large, view and fixed-size", arrow.LargeBinary()),
     ("large, view and fixed-size", arrow.FixedSizeBinary(2)),
     ("`arrow.uuid` as 16 bytes", uuid()),
     ("`arrow.bool8`", bool8()),
-    ("date64[ms]", arrow.date64()),
+    ("date64[ms]", bs.date64()),
     *if_spark_has("TimeType", ("time32", arrow.Time("s"))),
-    ("any zone and unit", arrow.timestamp("ns", "Asia/Tokyo")),
-    ("any unit", arrow.timestamp("s")),
-    ("any unit", arrow.duration("ns")),
-    *if_spark_has("CalendarIntervalType", ("day_time_interval", arrow.day_time_interval())),
-    ("large, fixed-size and view lists", arrow.list_view(arrow.int8())),
-    ("large, fixed-size and view lists", arrow.list_(arrow.int8(), 2)),
-    ("unions as structs", arrow.dense_union([("a", arrow.int8())])),
+    ("any zone and unit", bs.timestamp("ns", "Asia/Tokyo")),
+    ("any unit", bs.timestamp("s")),
+    ("any unit", bs.duration("ns")),
+    *if_spark_has("CalendarIntervalType", ("day_time_interval", bs.day_time_interval())),
+    ("large, fixed-size and view lists", bs.list_view(bs.int8())),
+    ("large, fixed-size and view lists", bs.list_(bs.int8(), 2)),
+    ("unions as structs", bs.dense_union([("a", bs.int8())])),
 ]
 
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from bowstring.arrays.array import Array, as_array, as_arrays, as_nullable_indices
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.datatypes.types import DataType, bool_
+from bowstring.datatypes.factories import bool_
+from bowstring.datatypes.types import DataType
 from bowstring.display.values import array_to_html, format_preview, format_type
 from bowstring.errors import TypeMismatchError, format_count
 from bowstring.interop import c_data
 from bowstring.interop.pandas import series_to_column, to_series
 from bowstring.kernels import encode
-from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks, combine_with_wider_indices
+from bowstring.kernels.chunked_array_data import ChunkedArrayData, cast_chunks, combine_with_wider_indices
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.nulls import set_nulls
 from bowstring.kernels.sort import NullPlacement, Order, sort_indices
@@ -37,7 +38,7 @@ from bowstring.pyarrow_names import explain_missing_attributes
 
 
 @explain_missing_attributes
-class ChunkedArray(ColumnChunks):
+class ChunkedArray(ChunkedArrayData):
     """Arrays of one data type that make up one column; immutable.
 
     A chunk of a table's column is created on first use, which raises `InvalidDataError` if it is malformed.

@@ -15,14 +15,14 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.preview import preview_as_html
 from bowstring.datatypes.conversion import import_field_if_foreign
 from bowstring.datatypes.field import Field, MetadataLike, check_field_name
-from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike
+from bowstring.datatypes.types import Struct
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, WouldCopyError
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
-from bowstring.interop.data_frames import to_interchange_frame, to_narwhals_frame
 from bowstring.interop.pandas import frame_to_batches, to_frame
-from bowstring.kernels.column_chunks import combine_with_wider_indices
+from bowstring.interop.pyarrow_arrays import to_interchange_frame, to_narwhals_frame
+from bowstring.kernels.chunked_array_data import combine_with_wider_indices
 from bowstring.kernels.filter import MaskLike, NullSelection
 from bowstring.kernels.sort import NullPlacement, Order, lexsort_to_indices
 from bowstring.layouts.base import Indices, Values, to_object_array, total_buffer_size
@@ -303,7 +303,7 @@ class ColumnContainer(ABC, Generic[Column_co]):
         return out
 
     def __dataframe__(self, nan_as_null: bool = False, allow_copy: bool = True) -> Any:
-        """Return the rows by the protocol that plotting libraries use (`bowstring.interop.data_frames`)."""
+        """Return the rows by the protocol that plotting libraries use (`bowstring.interop.pyarrow_arrays`)."""
         return to_interchange_frame(self, nan_as_null, allow_copy)
 
     def __narwhals_dataframe__(self) -> Any:

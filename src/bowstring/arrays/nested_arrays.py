@@ -14,7 +14,7 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.chunked_array import combine_if_chunked
 from bowstring.arrays.construction import array, as_mask
 from bowstring.arrays.record_batch import convert_columns
-from bowstring.datatypes import types as t
+from bowstring.datatypes import factories, types as t
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
@@ -22,7 +22,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.layouts.base import ArrayData, Values, pack_validity, to_buffer
 from bowstring.layouts.dictionary import DictionaryLayout
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, layout_of_class
 from bowstring.memory.buffer import Buffer
 
 
@@ -147,7 +147,7 @@ class FixedSizeListArray(metaclass=_ArrayKind):
         elements = array(values)
         if (list_size is None) == (type is None):
             raise InvalidArgumentError("FixedSizeListArray: expected either list_size or type")
-        list_type = as_type(type) if list_size is None else t.list_(elements.type, list_size)
+        list_type = as_type(type) if list_size is None else factories.list_(elements.type, list_size)
         if not isinstance(list_type, t.FixedSizeList):
             raise TypeMismatchError(f"FixedSizeListArray: {list_type} is not a fixed-size list")
         if list_type.list_size < 1:
@@ -176,7 +176,7 @@ class MapArray(metaclass=_ArrayKind):
     def from_arrays(cls, offsets: Any, keys: Any, items: Any, type: TypeLike | None = None, mask: Any = None) -> Array:
         """Create an array of maps of consecutive keys and items, as `ListArray.from_arrays`."""
         columns = [array(keys), array(items)]
-        map_type = t.map_(columns[0].type, columns[1].type) if type is None else as_type(type)
+        map_type = factories.map_(columns[0].type, columns[1].type) if type is None else as_type(type)
         if not isinstance(map_type, t.Map):
             raise TypeMismatchError(f"MapArray: {map_type} is not a map")
         entries = StructArray.from_arrays(columns, type=map_type.entries_field.type)
@@ -208,7 +208,7 @@ class StructArray(metaclass=_ArrayKind):
         """
         if [names, fields, type].count(None) != 2:
             raise InvalidArgumentError("StructArray: expected one of names, fields and type")
-        struct_type = None if names is not None else t.struct(fields) if fields is not None else as_type(type)
+        struct_type = None if names is not None else factories.struct(fields) if fields is not None else as_type(type)
         if not isinstance(struct_type, t.Struct | None):
             raise TypeMismatchError(f"StructArray: {struct_type} is not a struct")
         columns, schema = convert_columns(arrays, None if struct_type is None else Schema(struct_type.fields), names)
@@ -236,8 +236,7 @@ class DictionaryArray(metaclass=_ArrayKind):
         index_array, values = array(indices, mask=mask), array(dictionary)
         if not isinstance(index_array.type, t.Int):
             raise TypeMismatchError(f"DictionaryArray: expected integers as indices, found {index_array.type}")
-        layout = layout_of(t.dictionary(index_array.type, values.type, ordered))
-        assert isinstance(layout, DictionaryLayout)
+        layout = layout_of_class(factories.dictionary(index_array.type, values.type, ordered), DictionaryLayout)
         return _check(Array.from_array_data(layout.create_array(index_array, values)))
 
 
@@ -262,7 +261,7 @@ class RunEndEncodedArray(metaclass=_ArrayKind):
             raise TypeMismatchError(f"RunEndEncodedArray: {run_type} is not a run-end encoded type")
         ends = array(run_ends, None if run_type is None or isinstance(run_ends, ArrayData) else run_type.run_end_type)
         value_array = array(values)
-        run_type = run_type or t.run_end_encoded(ends.type, value_array.type)
+        run_type = run_type or factories.run_end_encoded(ends.type, value_array.type)
         # A null as the last run end has no length; `_create` rejects it.
         length = ends[len(ends) - 1] or 0 if len(ends) else 0
         return _create(run_type, length, (), [ends, value_array])
@@ -292,7 +291,7 @@ class UnionArray(metaclass=_ArrayKind):
         The codes of the children are 0, 1, … by default, as are their names.
         """
         arrays = [array(child) for child in children]
-        union_type = t.dense_union(_name_children(arrays, field_names), type_codes)
+        union_type = factories.dense_union(_name_children(arrays, field_names), type_codes)
         type_ids, offsets = _to_numpy(types, "i1", "types"), _to_numpy(value_offsets, "i4", "value_offsets")
         if len(type_ids) != len(offsets):
             raise InvalidArgumentError(f"UnionArray: {len(type_ids)} types and {len(offsets)} value_offsets")
@@ -308,7 +307,7 @@ class UnionArray(metaclass=_ArrayKind):
     ) -> Array:
         """Create an array whose slot i is slot i of the child with the code `types[i]`; as `from_dense`."""
         arrays = [array(child) for child in children]
-        union_type = t.sparse_union(_name_children(arrays, field_names), type_codes)
+        union_type = factories.sparse_union(_name_children(arrays, field_names), type_codes)
         type_ids = _to_numpy(types, "i1", "types")
         return _create(union_type, len(type_ids), (to_buffer(type_ids),), arrays)
 
@@ -335,7 +334,7 @@ class ExtensionArray(metaclass=_ArrayKind):
 
 def _resolve_list_type(kind: type[t.BaseList], elements: Array, requested_type: TypeLike | None) -> t.DataType:
     """Return the requested list type, which must be of a kind, or the type of lists of the elements."""
-    default = kind(t.as_child_field(elements.type, "item"))
+    default = kind(factories.as_child_field(elements.type, "item"))
     list_type = default if requested_type is None else as_type(requested_type)
     if not isinstance(list_type, kind):
         raise TypeMismatchError(f"expected a type such as {default}, found {list_type}")

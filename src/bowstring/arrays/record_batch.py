@@ -22,13 +22,13 @@ from bowstring.interop import c_data
 from bowstring.interop.c_array import ColumnarBatch
 from bowstring.interop.pandas import PANDAS_KEY, is_pandas_object
 from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
-from bowstring.kernels.column_chunks import ColumnChunks
+from bowstring.kernels.chunked_array_data import ChunkedArrayData
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
 from bowstring.layouts.base import ArrayData, Indices, check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of_class
 from bowstring.layouts.struct_ import StructLayout, columns_to_rows
 from bowstring.pyarrow_names import explain_missing_attributes
 
@@ -109,7 +109,7 @@ class RecordBatch(ColumnContainer[Array]):
     @classmethod
     def _from_columnar_batches(cls, schema: Schema, batches: Sequence[ColumnarBatch]) -> RecordBatch:
         columns = [
-            ColumnChunks([batch.columns[index] for batch in batches], field.type).combine_chunks()
+            ChunkedArrayData([batch.columns[index] for batch in batches], field.type).combine_chunks()
             for index, field in enumerate(schema.fields)
         ]
         return cls(schema, sum(batch.num_rows for batch in batches), as_arrays(columns))
@@ -133,8 +133,7 @@ class RecordBatch(ColumnContainer[Array]):
         <bowstring.Array struct<n: int64>[2]>
         [{n: 1}, {n: 2}]
         """
-        layout = layout_of(types.Struct(self.schema.fields))
-        assert isinstance(layout, StructLayout)
+        layout = layout_of_class(types.Struct(self.schema.fields), StructLayout)
         return Array.from_array_data(layout.create_array(self.columns, self.num_rows))
 
     @property

@@ -30,8 +30,8 @@ from bowstring.arrays.record_batch import (
     separate_names_and_schema,
 )
 from bowstring.datatypes.field import MetadataLike
-from bowstring.datatypes.nested import Struct
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema, unify_schemas
+from bowstring.datatypes.types import Struct
 from bowstring.display.objects import source_to_html
 from bowstring.errors import (
     ClosedError,

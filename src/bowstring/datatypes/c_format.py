@@ -10,20 +10,20 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from bowstring.datatypes import non_nested
+from bowstring.datatypes import types
 from bowstring.datatypes.field import DataType, Field
-from bowstring.datatypes.nested import MAP_KEYS_SORTED
 from bowstring.datatypes.type_specs import TYPE_SPECS
+from bowstring.datatypes.types import MAP_KEYS_SORTED
 from bowstring.errors import InvalidArgumentError, InvalidDataError, UnsupportedError
 
-SIMPLE_TYPES_BY_FORMAT = {type_.c_format(): type_ for type_ in non_nested.SIMPLE_TYPES}
+SIMPLE_TYPES_BY_FORMAT = {type_.c_format(): type_ for type_ in types.SIMPLE_TYPES}
 
 NESTED_SPECS = {spec.example.c_format().partition(b":")[0]: spec for spec in TYPE_SPECS if spec.num_children != 0}
 """The nested types by the prefix of their format string."""
 NESTED_SPECS[b"+ud"] = NESTED_SPECS[b"+us"]  # both modes of unions
 
 _DIGITS = re.compile(rb"-?[0-9]{1,10}")
-_UNITS: dict[bytes, non_nested.TimeUnit] = {b"s": "s", b"m": "ms", b"u": "us", b"n": "ns"}
+_UNITS: dict[bytes, types.TimeUnit] = {b"s": "s", b"m": "ms", b"u": "us", b"n": "ns"}
 
 
 def _parse_int(digits: bytes) -> int:
@@ -41,16 +41,16 @@ def _parse_decimal(parameters: bytes) -> DataType:
     numbers = _parse_ints(parameters)
     if len(numbers) not in (2, 3):
         raise ValueError("expected a precision, a scale and optionally a bit width")
-    return non_nested.Decimal(*numbers)
+    return types.Decimal(*numbers)
 
 
-def _create_timestamp_parser(unit: non_nested.TimeUnit) -> Callable[[bytes], DataType]:
-    return lambda parameters: non_nested.Timestamp(unit, parameters.decode() or None)
+def _create_timestamp_parser(unit: types.TimeUnit) -> Callable[[bytes], DataType]:
+    return lambda parameters: types.Timestamp(unit, parameters.decode() or None)
 
 
 _PARSERS: dict[bytes, Callable[[bytes], DataType]] = {
     b"d": _parse_decimal,
-    b"w": lambda parameters: non_nested.FixedSizeBinary(_parse_int(parameters)),
+    b"w": lambda parameters: types.FixedSizeBinary(_parse_int(parameters)),
     **{b"ts" + letter: _create_timestamp_parser(unit) for letter, unit in _UNITS.items()},
 }
 

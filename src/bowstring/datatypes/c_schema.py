@@ -9,8 +9,7 @@ from functools import lru_cache
 from bowstring.datatypes.c_format import parse_format_string
 from bowstring.datatypes.extension import resolve_extension_type
 from bowstring.datatypes.field import NULLABLE, DataType, Field, Metadata
-from bowstring.datatypes.nested import DICTIONARY_ORDERED, Dictionary
-from bowstring.datatypes.non_nested import Int
+from bowstring.datatypes.types import DICTIONARY_ORDERED, Dictionary, Int
 from bowstring.errors import InvalidDataError, LimitError, add_location
 from bowstring.memory import c_abi
 

@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any, ClassVar, Self, TypeVar
 
 from bowstring.datatypes.field import DataType, Field, Metadata
-from bowstring.datatypes.nested import Dictionary
+from bowstring.datatypes.types import Dictionary
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.fork_safe_imports import completed_before_forks
 

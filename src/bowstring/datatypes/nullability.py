@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from bowstring.datatypes.field import DataType, Field
-from bowstring.datatypes.nested import BaseList, Map, RunEndEncoded, Struct, Union
 from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.types import BaseList, Map, RunEndEncoded, Struct, Union
 
 
 def as_nullable(schema: Schema) -> Schema:

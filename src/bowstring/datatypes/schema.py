@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from bowstring.datatypes.c_schema import import_field
 from bowstring.datatypes.conversion import SupportsArrowSchema, TypeLike, field, import_field_if_foreign
 from bowstring.datatypes.field import DataType, Field, Metadata, MetadataLike, as_metadata, check_metadata_is_converted
-from bowstring.datatypes.nested import Struct
+from bowstring.datatypes.types import Struct
 from bowstring.display.objects import schema_to_html
 from bowstring.errors import (
     BowstringError,

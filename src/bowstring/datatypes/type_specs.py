@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bowstring.datatypes import nested, non_nested as t
+from bowstring.datatypes import types as t
 from bowstring.datatypes.field import DataType, Field
 from bowstring.errors import InvalidDataError
 
@@ -76,7 +76,7 @@ def _create_time(_: object, unit: t.TimeUnit, bit_width: int | None) -> DataType
 
 
 def _create_union(children: tuple[Field, ...], mode: Any, type_ids: Sequence[int] | None) -> DataType:
-    return nested.Union(mode, children, tuple(range(len(children)) if type_ids is None else type_ids))
+    return t.Union(mode, children, tuple(range(len(children)) if type_ids is None else type_ids))
 
 
 _BIT_WIDTH = TypeParameter("bitWidth", "bit_width", int)
@@ -135,26 +135,26 @@ TYPE_SPECS = (
     ),
     TypeSpec("Duration", t.Duration("s"), (_TIME_UNIT,)),
     TypeSpec("Interval", t.Interval("year_month"), (_INTERVAL_UNIT,)),
-    TypeSpec("List", nested.List(_ITEM), num_children=1),
-    TypeSpec("LargeList", nested.LargeList(_ITEM), num_children=1),
-    TypeSpec("ListView", nested.ListView(_ITEM), num_children=1),
-    TypeSpec("LargeListView", nested.LargeListView(_ITEM), num_children=1),
-    TypeSpec("FixedSizeList", nested.FixedSizeList(_ITEM, 1), (TypeParameter("listSize", "list_size", int),), 1),
-    TypeSpec("Struct_", nested.Struct((_ITEM,)), num_children=None, build=nested.Struct),
+    TypeSpec("List", t.List(_ITEM), num_children=1),
+    TypeSpec("LargeList", t.LargeList(_ITEM), num_children=1),
+    TypeSpec("ListView", t.ListView(_ITEM), num_children=1),
+    TypeSpec("LargeListView", t.LargeListView(_ITEM), num_children=1),
+    TypeSpec("FixedSizeList", t.FixedSizeList(_ITEM, 1), (TypeParameter("listSize", "list_size", int),), 1),
+    TypeSpec("Struct_", t.Struct((_ITEM,)), num_children=None, build=t.Struct),
     TypeSpec(
         "Map",
-        nested.Map(Field("entries", nested.Struct((_KEY, _ITEM)), nullable=False)),
+        t.Map(Field("entries", t.Struct((_KEY, _ITEM)), nullable=False)),
         (TypeParameter("keysSorted", "keys_sorted", bool, False),),
         1,
     ),
     TypeSpec(
         "Union",
-        nested.Union("sparse", (_ITEM,), (0,)),
+        t.Union("sparse", (_ITEM,), (0,)),
         (_UNION_MODE, TypeParameter("typeIds", "type_ids", list, None)),
         None,
         _create_union,
     ),
-    TypeSpec("RunEndEncoded", nested.RunEndEncoded(Field("run_ends", t.Int(16), False), _ITEM), num_children=2),
+    TypeSpec("RunEndEncoded", t.RunEndEncoded(Field("run_ends", t.Int(16), False), _ITEM), num_children=2),
 )
 TYPE_SPECS_BY_NAME = {type_spec.name: type_spec for type_spec in TYPE_SPECS}
 TYPE_SPECS_BY_CLASS = {type(type_spec.example): type_spec for type_spec in TYPE_SPECS}

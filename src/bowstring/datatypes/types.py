@@ -1,525 +1,853 @@
-"""The functions that create data types («Data Types»), with pyarrow's names, and all type classes.
+"""The classes of data types («Data Types»). Types are frozen dataclasses: they compare and hash by their parameters.
 
-Types are frozen dataclasses: they compare and hash by their parameters. Their physical layouts are in
-`bowstring.layouts`.
+Their physical layouts are in `bowstring.layouts`, the functions that create them, with pyarrow's names, in
+`bowstring.datatypes.factories`.
 """
 
-# ruff: noqa: PLC0414 -- other modules import the type classes from here
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
-from bowstring.datatypes.conversion import TypeLike, as_type, field, import_field_if_foreign
-from bowstring.datatypes.field import DataType as DataType, Field
-from bowstring.datatypes.nested import (
-    BaseList as BaseList,
-    Dictionary as Dictionary,
-    FixedSizeList as FixedSizeList,
-    LargeList as LargeList,
-    LargeListView as LargeListView,
-    List as List,
-    ListView as ListView,
-    Map as Map,
-    RunEndEncoded as RunEndEncoded,
-    Struct as Struct,
-    Union as Union,
-)
-from bowstring.datatypes.non_nested import (
-    MAX_DECIMAL_DIGITS as MAX_DECIMAL_DIGITS,
-    TIME_UNITS as TIME_UNITS,
-    BaseBinary as BaseBinary,
-    BaseString as BaseString,
-    BaseTemporal as BaseTemporal,
-    Binary as Binary,
-    BinaryView as BinaryView,
-    Bool as Bool,
-    Date as Date,
-    Decimal as Decimal,
-    Duration as Duration,
-    FixedSizeBinary as FixedSizeBinary,
-    FloatingPoint as FloatingPoint,
-    Int as Int,
-    Interval as Interval,
-    IntervalUnit as IntervalUnit,
-    LargeBinary as LargeBinary,
-    LargeUtf8 as LargeUtf8,
-    Null as Null,
-    Time as Time,
-    Timestamp as Timestamp,
-    TimeUnit as TimeUnit,
-    Utf8 as Utf8,
-    Utf8View as Utf8View,
-)
-from bowstring.datatypes.parameters import check_one_of
-from bowstring.datatypes.schema import FieldsLike as FieldsLike, as_fields as as_fields
+import numpy as np
+
+from bowstring.datatypes.field import DataType as DataType, Field, check_type  # noqa: PLC0414 -- imported from here
+from bowstring.datatypes.parameters import check_one_of, check_size, check_text, is_integer_within
+from bowstring.errors import InvalidArgumentError, NotFoundError
+
+TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+IntervalUnit: TypeAlias = Literal["year_month", "day_time", "month_day_nano"]
+TIME_UNITS: tuple[TimeUnit, ...] = ("s", "ms", "us", "ns")
+MAX_DECIMAL_DIGITS = {32: 9, 64: 18, 128: 38, 256: 76}
+"""The largest precision for each bit width of a decimal."""
+_INT_FORMATS = {8: b"c", 16: b"s", 32: b"i", 64: b"l"}
+_FLOAT_FORMATS = {16: b"e", 32: b"f", 64: b"g"}
+DICTIONARY_ORDERED, MAP_KEYS_SORTED = 1, 4
+"""ARROW_FLAG_DICTIONARY_ORDERED and ARROW_FLAG_MAP_KEYS_SORTED of the C data interface."""
 
 
-def as_child_field(value: TypeLike, name: str) -> Field:
-    """Return a field unchanged, or for a type a nullable field of this name.
+# Types without children: numbers, booleans, dates and times, strings and bytes
 
-    An object of another library is a field if it has a name or metadata, or is not nullable.
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FixedWidth(DataType):
+    """The base of the types whose values all have the same width."""
+
+    # Some types have it as a field. As a property of the base class it would be the default value of that field.
+    if TYPE_CHECKING:
+
+        @property
+        def bit_width(self) -> int:
+            """The width of a value in bits."""
+
+    @property
+    def byte_width(self) -> int:
+        """The width of a value in bytes. Raises `InvalidArgumentError` for booleans, which are bits."""
+        if self.bit_width < 8:
+            raise InvalidArgumentError(f"values of {self} are less than one byte")
+        return self.bit_width // 8
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Null(DataType):
+    """Only nulls.
+
+    >>> isinstance(bs.null(), bs.datatypes.Null)
+    True
     """
-    if isinstance(value, Field | DataType | str):
-        return value if isinstance(value, Field) else field(name, value)
-    foreign = import_field_if_foreign(value)
-    if isinstance(foreign, Field):
-        return foreign if foreign.name or foreign.pairs or not foreign.nullable else field(name, foreign.type)
-    return field(name, value)
+
+    NAME: ClassVar[str] = "null"
+    C_FORMAT: ClassVar[bytes] = b"n"
 
 
-def null() -> Null:
-    """The type of arrays that have only nulls.
-
-    >>> bs.array([None, None], bs.null())
-    <bowstring.Array null[2]>
-    [null, null]
-    """
-    return Null()
-
-
-def bool_() -> Bool:
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Bool(FixedWidth):
     """Booleans, one bit per value.
 
-    >>> bs.array([True, None], bs.bool_())
-    <bowstring.Array bool[2]>
-    [true, null]
+    >>> isinstance(bs.bool_(), bs.datatypes.Bool)
+    True
     """
-    return Bool()
+
+    NAME: ClassVar[str] = "bool"
+    C_FORMAT: ClassVar[bytes] = b"b"
+
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return ("bool", "boolean", "bool_")
+
+    @property
+    def bit_width(self) -> int:
+        """1."""
+        return 1
+
+    def to_pandas_dtype(self) -> Any:
+        """Return `numpy.bool_`."""
+        return np.bool_
 
 
-def int8() -> Int:
-    """Signed integers of 8 bits.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Int(FixedWidth):
+    """Signed or unsigned integers of 8, 16, 32 or 64 bits.
 
-    >>> bs.array([1, None], bs.int8())
-    <bowstring.Array int8[2]>
-    [1, null]
+    >>> bs.uint16().bit_width, bs.uint16().is_signed
+    (16, False)
     """
-    return Int(8)
+
+    bit_width: int
+    is_signed: bool = True
+
+    def __post_init__(self) -> None:
+        check_one_of("an integer's bit width", self.bit_width, (8, 16, 32, 64))
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return _INT_FORMATS[self.bit_width] if self.is_signed else _INT_FORMATS[self.bit_width].upper()
+
+    def __str__(self) -> str:
+        return f"{'' if self.is_signed else 'u'}int{self.bit_width}"
+
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return (str(self), f"{'i' if self.is_signed else 'u'}{self.bit_width // 8}")
+
+    def to_pandas_dtype(self) -> Any:
+        """Return a NumPy type such as `numpy.int64`."""
+        return np.dtype(str(self)).type
 
 
-def int16() -> Int:
-    """Signed integers of 16 bits.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FloatingPoint(FixedWidth):
+    """IEEE 754 numbers of 16, 32 or 64 bits.
 
-    >>> bs.array([1, None], bs.int16())
-    <bowstring.Array int16[2]>
-    [1, null]
+    >>> bs.float32().bit_width
+    32
     """
-    return Int(16)
+
+    bit_width: int
+
+    def __post_init__(self) -> None:
+        check_one_of("a float's bit width", self.bit_width, (16, 32, 64))
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return _FLOAT_FORMATS[self.bit_width]
+
+    def __str__(self) -> str:
+        return {16: "halffloat", 32: "float", 64: "double"}[self.bit_width]
+
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return (str(self), f"float{self.bit_width}", f"f{self.bit_width // 8}")
+
+    def to_pandas_dtype(self) -> Any:
+        """Return a NumPy type such as `numpy.float64`."""
+        return np.dtype(f"f{self.bit_width // 8}").type
 
 
-def int32() -> Int:
-    """Signed integers of 32 bits.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Decimal(FixedWidth):
+    """Exact decimals: integers of 32, 64, 128 or 256 bits, multiplied by 10**-scale.
 
-    >>> bs.array([1, None], bs.int32())
-    <bowstring.Array int32[2]>
-    [1, null]
+    >>> type_ = bs.decimal128(20, 2)
+    >>> type_.precision, type_.scale, type_.bit_width
+    (20, 2, 128)
     """
-    return Int(32)
+
+    precision: int
+    scale: int
+    bit_width: int = 128
+
+    def __post_init__(self) -> None:
+        check_one_of("a decimal's bit width", self.bit_width, tuple(MAX_DECIMAL_DIGITS))
+        most = MAX_DECIMAL_DIGITS[self.bit_width]
+        if not is_integer_within(self.precision, 1, most):
+            raise InvalidArgumentError(
+                f"the precision of a decimal{self.bit_width} is 1 to {most} digits, not {self.precision}"
+            )
+        if not is_integer_within(self.scale, -(1 << 31), (1 << 31) - 1):
+            raise InvalidArgumentError(f"a decimal's scale is a 32-bit integer, not {self.scale}")
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        width = b",%d" % self.bit_width if self.bit_width != 128 else b""
+        return b"d:%d,%d" % (self.precision, self.scale) + width
+
+    def __str__(self) -> str:
+        return f"decimal{self.bit_width}({self.precision}, {self.scale})"
+
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return (str(self), str(self).replace(" ", ""))
 
 
-def int64() -> Int:
-    """Signed integers of 64 bits.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class BaseTemporal(FixedWidth):
+    """The base of the types whose values are numbers of a unit of time.
 
-    >>> bs.array([1, None], bs.int64())
-    <bowstring.Array int64[2]>
-    [1, null]
+    >>> isinstance(bs.date32(), bs.datatypes.BaseTemporal), isinstance(bs.int32(), bs.datatypes.BaseTemporal)
+    (True, False)
     """
-    return Int(64)
 
 
-def uint8() -> Int:
-    """Unsigned integers of 8 bits.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Date(BaseTemporal):
+    """Days (32 bits) or milliseconds (64 bits) since 1970-01-01.
 
-    >>> bs.array([1, None], bs.uint8())
-    <bowstring.Array uint8[2]>
-    [1, null]
+    >>> bs.date32().unit, bs.date64().unit
+    ('day', 'ms')
     """
-    return Int(8, False)
+
+    unit: Literal["day", "ms"]
+
+    def __post_init__(self) -> None:
+        check_one_of("a date's unit", self.unit, ("day", "ms"))
+
+    @property
+    def bit_width(self) -> int:
+        """32 for days, 64 for milliseconds."""
+        return 32 if self.unit == "day" else 64
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"tdD" if self.unit == "day" else b"tdm"
+
+    def __str__(self) -> str:
+        return f"date{self.bit_width}[{self.unit}]"
+
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return (str(self), f"date{self.bit_width}")
+
+    def to_pandas_dtype(self) -> Any:
+        """Return the NumPy dtype of milliseconds, which is as in pyarrow for both units."""
+        return np.dtype("datetime64[ms]")
 
 
-def uint16() -> Int:
-    """Unsigned integers of 16 bits.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Time(BaseTemporal):
+    """Time since midnight: 32 bits for s and ms, 64 bits for us and ns.
 
-    >>> bs.array([1, None], bs.uint16())
-    <bowstring.Array uint16[2]>
-    [1, null]
+    >>> bs.time64("ns").unit, bs.time64("ns").bit_width
+    ('ns', 64)
     """
-    return Int(16, False)
+
+    unit: TimeUnit
+
+    def __post_init__(self) -> None:
+        check_one_of("a time's unit", self.unit, TIME_UNITS)
+
+    @property
+    def bit_width(self) -> int:
+        """32 for s and ms, 64 for us and ns."""
+        return 32 if self.unit in ("s", "ms") else 64
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"tt" + self.unit[0].encode()
+
+    def __str__(self) -> str:
+        return f"time{self.bit_width}[{self.unit}]"
 
 
-def uint32() -> Int:
-    """Unsigned integers of 32 bits.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Timestamp(BaseTemporal):
+    """Time since 1970-01-01 00:00, 64 bits: UTC displayed in a time zone, or wall-clock time without a time zone.
 
-    >>> bs.array([1, None], bs.uint32())
-    <bowstring.Array uint32[2]>
-    [1, null]
+    >>> type_ = bs.timestamp("us", tz="UTC")
+    >>> type_.unit, type_.timezone
+    ('us', 'UTC')
     """
-    return Int(32, False)
+
+    unit: TimeUnit
+    timezone: str | None = None
+
+    def __post_init__(self) -> None:
+        check_one_of("a timestamp's unit", self.unit, TIME_UNITS)
+        if self.timezone is not None:
+            check_text("a timestamp's time zone", self.timezone)
+
+    @property
+    def tz(self) -> str | None:
+        """The time zone: pyarrow's name for `timezone`."""
+        return self.timezone
+
+    @property
+    def bit_width(self) -> int:
+        """64."""
+        return 64
+
+    def to_pandas_dtype(self) -> Any:
+        """Return a NumPy dtype, or with a time zone the name of a pandas dtype, which equals that dtype."""
+        if self.timezone is None:
+            return np.dtype(f"datetime64[{self.unit}]")
+        return f"datetime64[{self.unit}, {self.timezone}]"
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"ts%c:%s" % (self.unit[0].encode(), (self.timezone or "").encode())
+
+    def __str__(self) -> str:
+        return f"timestamp[{self.unit}]" if self.timezone is None else f"timestamp[{self.unit}, tz={self.timezone}]"
 
 
-def uint64() -> Int:
-    """Unsigned integers of 64 bits.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Duration(BaseTemporal):
+    """Elapsed time, 64 bits.
 
-    >>> bs.array([1, None], bs.uint64())
-    <bowstring.Array uint64[2]>
-    [1, null]
+    >>> bs.duration("ms").unit
+    'ms'
     """
-    return Int(64, False)
+
+    unit: TimeUnit
+
+    def __post_init__(self) -> None:
+        check_one_of("a duration's unit", self.unit, TIME_UNITS)
+
+    @property
+    def bit_width(self) -> int:
+        """64."""
+        return 64
+
+    def to_pandas_dtype(self) -> Any:
+        """Return a dtype of NumPy."""
+        return np.dtype(f"timedelta64[{self.unit}]")
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"tD" + self.unit[0].encode()
+
+    def __str__(self) -> str:
+        return f"duration[{self.unit}]"
 
 
-def float16() -> FloatingPoint:
-    """IEEE 754 half precision.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Interval(FixedWidth):
+    """Calendar intervals: whole months (32 bits), days and milliseconds (64), or months, days and nanoseconds (128).
 
-    >>> bs.array([1.5, None], bs.float16())
-    <bowstring.Array halffloat[2]>
-    [1.5, null]
+    >>> bs.month_interval().unit
+    'year_month'
     """
-    return FloatingPoint(16)
+
+    unit: IntervalUnit
+
+    def __post_init__(self) -> None:
+        check_one_of("an interval's unit", self.unit, ("year_month", "day_time", "month_day_nano"))
+
+    @property
+    def bit_width(self) -> int:
+        """32, 64 or 128."""
+        return {"year_month": 32, "day_time": 64, "month_day_nano": 128}[self.unit]
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return {"year_month": b"tiM", "day_time": b"tiD", "month_day_nano": b"tin"}[self.unit]
+
+    def __str__(self) -> str:
+        return {"year_month": "month_interval", "day_time": "day_time_interval"}.get(
+            self.unit, "month_day_nano_interval"
+        )
 
 
-def float32() -> FloatingPoint:
-    """IEEE 754 single precision.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class BaseBinary(DataType):
+    """The base of the types of byte strings.
 
-    >>> bs.array([1.5, None], bs.float32())
-    <bowstring.Array float[2]>
-    [1.5, null]
+    >>> isinstance(bs.large_binary(), bs.datatypes.BaseBinary), isinstance(bs.string(), bs.datatypes.BaseBinary)
+    (True, False)
     """
-    return FloatingPoint(32)
 
 
-def float64() -> FloatingPoint:
-    """IEEE 754 double precision.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FixedSizeBinary(BaseBinary):
+    """Byte strings of exactly `byte_width` bytes.
 
-    >>> bs.array([1.5, None], bs.float64())
-    <bowstring.Array double[2]>
-    [1.5, null]
+    >>> bs.binary(16).byte_width
+    16
     """
-    return FloatingPoint(64)
+
+    # Not a `FixedWidth`, which computes the width in bytes from that in bits.
+    byte_width: int
+
+    def __post_init__(self) -> None:
+        check_size("a fixed-size binary's byte width", self.byte_width)
+
+    @property
+    def bit_width(self) -> int:
+        """8 bits for each byte."""
+        return self.byte_width * 8
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"w:%d" % self.byte_width
+
+    def __str__(self) -> str:
+        return f"fixed_size_binary[{self.byte_width}]"
 
 
-def decimal32(precision: int, scale: int = 0) -> Decimal:
-    """Decimals of up to 9 digits, `scale` of them after the decimal point.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Binary(BaseBinary):
+    """Byte strings with 32-bit offsets.
 
-    >>> bs.array(["1.50", None]).cast(bs.decimal32(5, 2))
-    <bowstring.Array decimal32(5, 2)[2]>
-    [1.50, null]
+    >>> isinstance(bs.binary(), bs.datatypes.Binary)
+    True
     """
-    return Decimal(precision, scale, 32)
+
+    NAME: ClassVar[str] = "binary"
+    C_FORMAT: ClassVar[bytes] = b"z"
 
 
-def decimal64(precision: int, scale: int = 0) -> Decimal:
-    """Decimals of up to 18 digits, `scale` of them after the decimal point.
-
-    >>> bs.array(["1.50", None]).cast(bs.decimal64(12, 2))
-    <bowstring.Array decimal64(12, 2)[2]>
-    [1.50, null]
-    """
-    return Decimal(precision, scale, 64)
-
-
-def decimal128(precision: int, scale: int = 0) -> Decimal:
-    """Decimals of up to 38 digits, `scale` of them after the decimal point.
-
-    >>> bs.array(["1.50", None]).cast(bs.decimal128(20, 2))
-    <bowstring.Array decimal128(20, 2)[2]>
-    [1.50, null]
-    """
-    return Decimal(precision, scale, 128)
-
-
-def decimal256(precision: int, scale: int = 0) -> Decimal:
-    """Decimals of up to 76 digits, `scale` of them after the decimal point.
-
-    >>> bs.array(["1.50", None]).cast(bs.decimal256(50, 2))
-    <bowstring.Array decimal256(50, 2)[2]>
-    [1.50, null]
-    """
-    return Decimal(precision, scale, 256)
-
-
-def date32() -> Date:
-    """Days since 1970-01-01, 32 bits.
-
-    >>> bs.array(["2024-02-29"]).cast(bs.date32())
-    <bowstring.Array date32[day][1]>
-    [2024-02-29]
-    """
-    return Date("day")
-
-
-def date64() -> Date:
-    """Milliseconds since 1970-01-01, 64 bits; should be whole days.
-
-    >>> bs.array(["2024-02-29"]).cast(bs.date64())
-    <bowstring.Array date64[ms][1]>
-    [2024-02-29]
-    """
-    return Date("ms")
-
-
-def time32(unit: TimeUnit) -> Time:
-    """Time of day in "s" or "ms".
-
-    >>> bs.array(["12:30:00"]).cast(bs.time32("s"))
-    <bowstring.Array time32[s][1]>
-    [12:30:00]
-    """
-    check_one_of("a time32's unit", unit, ("s", "ms"))
-    return Time(unit)
-
-
-def time64(unit: TimeUnit) -> Time:
-    """Time of day in "us" or "ns".
-
-    >>> bs.array(["12:30:00.000001"]).cast(bs.time64("us"))
-    <bowstring.Array time64[us][1]>
-    [12:30:00.000001]
-    """
-    check_one_of("a time64's unit", unit, ("us", "ns"))
-    return Time(unit)
-
-
-def timestamp(unit: TimeUnit, tz: str | None = None) -> Timestamp:
-    """Timestamps in "s", "ms", "us" or "ns", with a time zone such as "UTC", "Europe/Paris" or "+02:00", or without.
-
-    >>> bs.array(["2024-02-29 12:30:00"]).cast(bs.timestamp("ms"))
-    <bowstring.Array timestamp[ms][1]>
-    [2024-02-29 12:30:00]
-    >>> bs.timestamp("us", tz="Europe/Riga")
-    DataType(timestamp[us, tz=Europe/Riga])
-    """
-    return Timestamp(unit, tz)
-
-
-def duration(unit: TimeUnit) -> Duration:
-    """Elapsed time in "s", "ms", "us" or "ns".
-
-    >>> bs.array([90, None], bs.duration("s"))
-    <bowstring.Array duration[s][2]>
-    [0:01:30, null]
-    """
-    return Duration(unit)
-
-
-def month_interval() -> Interval:
-    """Whole months.
-
-    >>> bs.array([12, None], bs.month_interval())
-    <bowstring.Array month_interval[2]>
-    [12, null]
-    """
-    return Interval("year_month")
-
-
-def day_time_interval() -> Interval:
-    """Days and milliseconds.
-
-    >>> bs.day_time_interval()
-    DataType(day_time_interval)
-    """
-    return Interval("day_time")
-
-
-def month_day_nano_interval() -> Interval:
-    """Months, days and nanoseconds.
-
-    >>> bs.array([(1, 15, -30), None], bs.month_day_nano_interval()).to_pylist()[0].days
-    15
-    """
-    return Interval("month_day_nano")
-
-
-def binary(length: int = -1) -> DataType:
-    """Byte strings with 32-bit offsets, or of exactly `length` bytes.
-
-    >>> bs.array([b"a", None], bs.binary())
-    <bowstring.Array binary[2]>
-    [b'a', null]
-    >>> bs.binary(16)
-    DataType(fixed_size_binary[16])
-    """
-    return Binary() if length == -1 else FixedSizeBinary(length)
-
-
-def large_binary() -> LargeBinary:
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class LargeBinary(BaseBinary):
     """Byte strings with 64-bit offsets.
 
-    >>> bs.array([b"a", None], bs.large_binary())
-    <bowstring.Array large_binary[2]>
-    [b'a', null]
+    >>> isinstance(bs.large_binary(), bs.datatypes.LargeBinary)
+    True
     """
-    return LargeBinary()
+
+    NAME: ClassVar[str] = "large_binary"
+    C_FORMAT: ClassVar[bytes] = b"Z"
 
 
-def binary_view() -> BinaryView:
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class BinaryView(BaseBinary):
     """Byte strings with 16-byte views.
 
-    >>> bs.array([b"a", None], bs.binary_view())
-    <bowstring.Array binary_view[2]>
-    [b'a', null]
+    >>> isinstance(bs.binary_view(), bs.datatypes.BinaryView)
+    True
     """
-    return BinaryView()
+
+    NAME: ClassVar[str] = "binary_view"
+    C_FORMAT: ClassVar[bytes] = b"vz"
 
 
-def string() -> Utf8:
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class BaseString(DataType):
+    """The base of the types of Unicode strings.
+
+    >>> isinstance(bs.string_view(), bs.datatypes.BaseString), isinstance(bs.binary(), bs.datatypes.BaseString)
+    (True, False)
+    """
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Utf8(BaseString):
     """Unicode strings with 32-bit offsets.
 
-    >>> bs.array(["a", None], bs.string())
-    <bowstring.Array string[2]>
-    ["a", null]
-    """
-    return Utf8()
-
-
-def utf8() -> Utf8:
-    """Unicode strings with 32-bit offsets, as `string`.
-
-    >>> bs.utf8() == bs.string()
+    >>> isinstance(bs.string(), bs.datatypes.Utf8)
     True
     """
-    return Utf8()
+
+    NAME: ClassVar[str] = "string"
+    C_FORMAT: ClassVar[bytes] = b"u"
+
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return ("string", "str", "utf8")
 
 
-def large_utf8() -> LargeUtf8:
-    """Unicode strings with 64-bit offsets, as `large_string`.
-
-    >>> bs.large_utf8() == bs.large_string()
-    True
-    """
-    return LargeUtf8()
-
-
-def large_string() -> LargeUtf8:
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class LargeUtf8(BaseString):
     """Unicode strings with 64-bit offsets.
 
-    >>> bs.array(["a", None], bs.large_string())
-    <bowstring.Array large_string[2]>
-    ["a", null]
-    """
-    return LargeUtf8()
-
-
-def string_view() -> Utf8View:
-    """Unicode strings with 16-byte views.
-
-    >>> bs.array(["a", None], bs.string_view())
-    <bowstring.Array string_view[2]>
-    ["a", null]
-    """
-    return Utf8View()
-
-
-def list_(value_type: TypeLike, list_size: int = -1) -> DataType:
-    """Lists of `value_type` with 32-bit offsets, or of exactly `list_size` elements.
-
-    >>> bs.array([[1, 2], None, []], bs.list_(bs.int8()))
-    <bowstring.Array list<item: int8>[3]>
-    [[1, 2], null, []]
-    >>> bs.list_(bs.float32(), 3)
-    DataType(fixed_size_list<item: float>[3])
-    """
-    value_field = as_child_field(value_type, "item")
-    return List(value_field) if list_size == -1 else FixedSizeList(value_field, list_size)
-
-
-def large_list(value_type: TypeLike) -> LargeList:
-    """Lists of `value_type` with 64-bit offsets.
-
-    >>> bs.array([[1, 2], None], bs.large_list(bs.int8()))
-    <bowstring.Array large_list<item: int8>[2]>
-    [[1, 2], null]
-    """
-    return LargeList(as_child_field(value_type, "item"))
-
-
-def list_view(value_type: TypeLike) -> ListView:
-    """Lists of `value_type` with 32-bit offsets and sizes.
-
-    >>> bs.array([[1, 2], None], bs.list_view(bs.int8()))
-    <bowstring.Array list_view<item: int8>[2]>
-    [[1, 2], null]
-    """
-    return ListView(as_child_field(value_type, "item"))
-
-
-def large_list_view(value_type: TypeLike) -> LargeListView:
-    """Lists of `value_type` with 64-bit offsets and sizes.
-
-    >>> bs.array([[1, 2], None], bs.large_list_view(bs.int8()))
-    <bowstring.Array large_list_view<item: int8>[2]>
-    [[1, 2], null]
-    """
-    return LargeListView(as_child_field(value_type, "item"))
-
-
-def struct(fields: FieldsLike) -> Struct:
-    """Structs of fields, which are given as fields, (name, type) pairs or a mapping.
-
-    >>> bs.array([{"x": 1, "y": None}], bs.struct({"x": "int8", "y": "string"}))
-    <bowstring.Array struct<x: int8, y: string>[1]>
-    [{x: 1, y: null}]
-    """
-    return Struct(as_fields(fields))
-
-
-def map_(key_type: TypeLike, item_type: TypeLike, keys_sorted: bool = False) -> Map:
-    """Lists of key-value pairs; keys are not nullable.
-
-    >>> bs.array([{"a": 1}, None], bs.map_(bs.string(), bs.int8()))
-    <bowstring.Array map<string, int8>[2]>
-    [[("a", 1)], null]
-    """
-    entries = Struct((as_child_field(key_type, "key"), as_child_field(item_type, "value")))
-    return Map(field("entries", entries, nullable=False), keys_sorted)
-
-
-def union(child_fields: FieldsLike, mode: Literal["sparse", "dense"], type_codes: Sequence[int] | None = None) -> Union:
-    """Values of one of several types; the type ids are 0, 1, … by default.
-
-    >>> bs.union({"n": "int64", "s": "string"}, "dense") == bs.dense_union({"n": "int64", "s": "string"})
+    >>> isinstance(bs.large_string(), bs.datatypes.LargeUtf8)
     True
     """
-    children = as_fields(child_fields)
-    return Union(mode, children, tuple(range(len(children)) if type_codes is None else type_codes))
+
+    NAME: ClassVar[str] = "large_string"
+    C_FORMAT: ClassVar[bytes] = b"U"
+
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return ("large_string", "large_str", "large_utf8")
 
 
-def sparse_union(child_fields: FieldsLike, type_codes: Sequence[int] | None = None) -> Union:
-    """A union whose children have the union's length.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Utf8View(BaseString):
+    """Unicode strings with 16-byte views.
 
-    >>> bs.array([1, "a"], bs.sparse_union({"n": "int64", "s": "string"}))
-    <bowstring.Array sparse_union<n: int64=0, s: string=1>[2]>
-    [1, "a"]
+    >>> isinstance(bs.string_view(), bs.datatypes.Utf8View)
+    True
     """
-    return union(child_fields, "sparse", type_codes)
+
+    NAME: ClassVar[str] = "string_view"
+    C_FORMAT: ClassVar[bytes] = b"vu"
+
+    def aliases(self) -> tuple[str, ...]:
+        """The names of the type."""
+        return ("string_view", "utf8_view")
 
 
-def dense_union(child_fields: FieldsLike, type_codes: Sequence[int] | None = None) -> Union:
-    """A union whose children have only their own values.
+SIMPLE_TYPES: tuple[DataType, ...] = (
+    *(Null(), Bool(), Utf8(), LargeUtf8(), Utf8View(), Binary(), LargeBinary(), BinaryView()),
+    *(Int(bits, is_signed) for bits in (8, 16, 32, 64) for is_signed in (True, False)),
+    *(FloatingPoint(bits) for bits in (16, 32, 64)),
+    *(Date("day"), Date("ms")),
+    *(kind(unit) for kind in (Time, Timestamp, Duration) for unit in TIME_UNITS),
+    *(Interval("year_month"), Interval("day_time"), Interval("month_day_nano")),
+)
+"""All types whose parameters have few values."""
 
-    >>> bs.array([1, "a"], bs.dense_union({"n": "int64", "s": "string"}))
-    <bowstring.Array dense_union<n: int64=0, s: string=1>[2]>
-    [1, "a"]
+
+# Types that contain other types: lists, structs, maps, unions, dictionaries, runs
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class _UnnamedChildren(DataType):
+    """A type that is equal to others whose children have other names, as in pyarrow: producers choose them freely."""
+
+    def _identity(self) -> tuple[object, ...]:
+        """What makes two types of this class equal."""
+        raise NotImplementedError
+
+    def __eq__(self, other: object) -> bool:
+        if other.__class__ is not self.__class__:
+            return False
+        return self is other or self._identity() == other._identity()
+
+    def __hash__(self) -> int:
+        return hash((self.__class__, self._identity()))
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class BaseList(_UnnamedChildren):
+    """The base of the list types.
+
+    >>> [isinstance(type, bs.datatypes.BaseList) for type in (bs.list_view("int8"), bs.map_("int8", "int8"))]
+    [True, False]
     """
-    return union(child_fields, "dense", type_codes)
+
+    value_field: Field
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.value_field.type, self.value_field.nullable
+
+    @property
+    def value_type(self) -> DataType:
+        """The data type of the elements."""
+        return self.value_field.type
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The field of the elements."""
+        return (self.value_field,)
+
+    def __str__(self) -> str:
+        return f"{self.NAME}<{self.value_field._to_string()}>"
 
 
-def dictionary(index_type: TypeLike, value_type: TypeLike, ordered: bool = False) -> Dictionary:
-    """Indices of `index_type` into a dictionary of `value_type`.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class List(BaseList):
+    """Lists with 32-bit offsets.
 
-    >>> bs.array(["a", "b", "a"], bs.dictionary(bs.int8(), bs.string()))
-    <bowstring.Array dictionary<values=string, indices=int8, ordered=0>[3]>
-    ["a", "b", "a"]
+    >>> bs.list_("int8").value_type
+    DataType(int8)
     """
-    indices = as_type(index_type, "a dictionary's indices")
-    return Dictionary(indices, as_type(value_type, "a dictionary's values"), ordered)  # type: ignore[arg-type]
+
+    NAME: ClassVar[str] = "list"
+    C_FORMAT: ClassVar[bytes] = b"+l"
 
 
-def run_end_encoded(run_end_type: TypeLike, value_type: TypeLike) -> RunEndEncoded:
-    """Runs of equal values of `value_type`, with ends of `run_end_type`.
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class LargeList(BaseList):
+    """Lists with 64-bit offsets.
 
-    >>> bs.array(["a", "a", "b"], bs.run_end_encoded(bs.int16(), bs.string()))
-    <bowstring.Array run_end_encoded<run_ends: int16, values: string>[3]>
-    ["a", "a", "b"]
+    >>> isinstance(bs.large_list("int8"), bs.datatypes.LargeList)
+    True
     """
-    return RunEndEncoded(field("run_ends", run_end_type, nullable=False), as_child_field(value_type, "values"))
+
+    NAME: ClassVar[str] = "large_list"
+    C_FORMAT: ClassVar[bytes] = b"+L"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class ListView(BaseList):
+    """Lists with 32-bit offsets and sizes, in any order.
+
+    >>> bs.list_view("int8").value_type
+    DataType(int8)
+    """
+
+    NAME: ClassVar[str] = "list_view"
+    C_FORMAT: ClassVar[bytes] = b"+vl"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class LargeListView(BaseList):
+    """Lists with 64-bit offsets and sizes, in any order.
+
+    >>> isinstance(bs.large_list_view("int8"), bs.datatypes.LargeListView)
+    True
+    """
+
+    NAME: ClassVar[str] = "large_list_view"
+    C_FORMAT: ClassVar[bytes] = b"+vL"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class FixedSizeList(BaseList):
+    """Lists of exactly `list_size` elements.
+
+    >>> bs.list_("float32", 3).list_size
+    3
+    """
+
+    list_size: int
+
+    def __post_init__(self) -> None:
+        check_size("a fixed-size list's size", self.list_size)
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.value_field.type, self.value_field.nullable, self.list_size
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"+w:%d" % self.list_size
+
+    def __str__(self) -> str:
+        return f"fixed_size_list<{self.value_field._to_string()}>[{self.list_size}]"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Struct(DataType):
+    """A value for each of several named fields.
+
+    >>> [field.name for field in bs.struct({"x": "int8", "y": "string"}).fields]
+    ['x', 'y']
+    """
+
+    C_FORMAT: ClassVar[bytes] = b"+s"
+
+    children: tuple[Field, ...]
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields, in order."""
+        return self.children
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields, in order."""
+        return [f.name for f in self.children]
+
+    def get_all_field_indices(self, name: str) -> list[int]:
+        """Return the indices of all fields of that name."""
+        return [index for index, f in enumerate(self.children) if f.name == name]
+
+    def get_field_index(self, name: str) -> int:
+        """Return the index of a field by name; -1 if there is none, or several have that name."""
+        indices = self.get_all_field_indices(name)
+        return indices[0] if len(indices) == 1 else -1
+
+    def field(self, key: str | int) -> Field:
+        """Return a field by name or index. Raises `NotFoundError` unless there is exactly one."""
+        # -1 is the last field, but for a name it means that there is no such field, or several.
+        index = self.get_field_index(key) if isinstance(key, str) else key
+        if not is_integer_within(index, -len(self.children), len(self.children) - 1) or (index < 0 and index != key):
+            raise NotFoundError(f"expected the name or the index of one field of {self}, found {key!r}")
+        return self.children[index]
+
+    def __getitem__(self, key: str | int) -> Field:
+        return self.field(key)
+
+    def __len__(self) -> int:
+        return len(self.children)
+
+    def __bool__(self) -> bool:
+        return True  # also without fields
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(self.children)
+
+    def __str__(self) -> str:
+        return f"struct<{', '.join(f._to_string() for f in self.children)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class Map(_UnnamedChildren):
+    """Lists of key-value pairs: lists of structs of a key and a value.
+
+    Entries and keys are not nullable, even if their fields were: files that declare it are valid for some writers, but
+    other readers reject them.
+
+    >>> type_ = bs.map_("string", "int64")
+    >>> type_.key_field.type, type_.item_field.type
+    (DataType(string), DataType(int64))
+    """
+
+    C_FORMAT: ClassVar[bytes] = b"+m"
+
+    entries_field: Field
+    keys_sorted: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self.entries_field.type.fields) != 2 or not isinstance(self.entries_field.type, Struct):
+            raise InvalidArgumentError(
+                f"a map's entries are a struct of a key and a value, not {self.entries_field.type}"
+            )
+        if self.entries_field.nullable or self.key_field.nullable:
+            entries = Struct((self.key_field.with_nullable(False), self.item_field))
+            object.__setattr__(self, "entries_field", self.entries_field.with_type(entries).with_nullable(False))
+
+    def _identity(self) -> tuple[object, ...]:
+        return (
+            *((f.type, f.nullable) for f in self.entries_field.type.fields),
+            self.entries_field.nullable,
+            self.keys_sorted,
+        )
+
+    @property
+    def key_field(self) -> Field:
+        """The field of the keys."""
+        return self.entries_field.type.fields[0]
+
+    @property
+    def item_field(self) -> Field:
+        """The field of the values."""
+        return self.entries_field.type.fields[1]
+
+    @property
+    def key_type(self) -> DataType:
+        """The data type of the keys."""
+        return self.key_field.type
+
+    @property
+    def item_type(self) -> DataType:
+        """The data type of the values."""
+        return self.item_field.type
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The field of the entries."""
+        return (self.entries_field,)
+
+    @property
+    def c_flags(self) -> int:
+        """Return MAP_KEYS_SORTED, or 0."""
+        return MAP_KEYS_SORTED if self.keys_sorted else 0
+
+    def __str__(self) -> str:
+        mark = ", keys_sorted" if self.keys_sorted else ""
+        return f"map<{self.key_field.type}, {self.item_field.type}{mark}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Union(DataType):
+    """Values of one of several types each; `type_ids[i]` identifies child i.
+
+    >>> bs.dense_union({"n": "int64", "s": "string"}).mode
+    'dense'
+    """
+
+    mode: Literal["sparse", "dense"]
+    children: tuple[Field, ...]
+    type_ids: tuple[int, ...]
+
+    def __post_init__(self) -> None:
+        check_one_of("a union's mode", self.mode, ("sparse", "dense"))
+        if len(self.type_ids) != len(self.children):
+            raise InvalidArgumentError(
+                f"a union of {len(self.children)} fields needs as many type ids, not {self.type_ids}"
+            )
+        if len(set(self.type_ids)) != len(self.type_ids) or not all(
+            is_integer_within(i, 0, 127) for i in self.type_ids
+        ):
+            raise InvalidArgumentError(f"a union's type ids are distinct integers from 0 to 127, not {self.type_ids}")
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The fields, in order."""
+        return self.children
+
+    @property
+    def type_codes(self) -> list[int]:
+        """The type ids, in order."""
+        return list(self.type_ids)
+
+    def c_format(self) -> bytes:
+        """Return the format string."""
+        return b"+u%c:%s" % (self.mode[0].encode(), ",".join(map(str, self.type_ids)).encode())
+
+    def __str__(self) -> str:
+        inside = ", ".join(f"{f._to_string()}={i}" for f, i in zip(self.children, self.type_ids, strict=True))
+        return f"{self.mode}_union<{inside}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Dictionary(DataType):
+    """Indices into a dictionary of values.
+
+    >>> type_ = bs.dictionary("int8", "string")
+    >>> type_.index_type, type_.value_type, type_.ordered
+    (DataType(int8), DataType(string), False)
+    """
+
+    index_type: Int
+    value_type: DataType
+    ordered: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.index_type, Int):
+            raise InvalidArgumentError(f"dictionary indices are integers, not {self.index_type}")
+        check_type("a dictionary's values", self.value_type)
+
+    def child_field_metadata(self) -> tuple[object, ...]:
+        """The custom metadata of the fields in the dictionary's type."""
+        return self.value_type.child_field_metadata()
+
+    def c_format(self) -> bytes:
+        """Return the format string of the indices."""
+        return self.index_type.c_format()
+
+    @property
+    def c_flags(self) -> int:
+        """Return DICTIONARY_ORDERED, or 0."""
+        return DICTIONARY_ORDERED if self.ordered else 0
+
+    @property
+    def c_dictionary_type(self) -> DataType:
+        """The type of the dictionary's values."""
+        return self.value_type
+
+    def __str__(self) -> str:
+        return f"dictionary<values={self.value_type}, indices={self.index_type}, ordered={int(self.ordered)}>"
+
+
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
+class RunEndEncoded(_UnnamedChildren):
+    """Runs of equal values: the end and the value of each run.
+
+    >>> bs.run_end_encoded("int32", "string").value_type
+    DataType(string)
+    """
+
+    C_FORMAT: ClassVar[bytes] = b"+r"
+
+    run_ends_field: Field
+    values_field: Field
+
+    def __post_init__(self) -> None:
+        ends = self.run_ends_field.type
+        if not isinstance(ends, Int) or not ends.is_signed or ends.bit_width == 8:
+            raise InvalidArgumentError(f"run ends are int16, int32 or int64, not {ends}")
+
+    def _identity(self) -> tuple[object, ...]:
+        return self.run_ends_field.type, self.values_field.type, self.values_field.nullable
+
+    @property
+    def run_end_type(self) -> DataType:
+        """The data type of the run ends."""
+        return self.run_ends_field.type
+
+    @property
+    def value_type(self) -> DataType:
+        """The data type of the values."""
+        return self.values_field.type
+
+    @property
+    def fields(self) -> tuple[Field, ...]:
+        """The run ends and the values."""
+        return (self.run_ends_field, self.values_field)
+
+    def __str__(self) -> str:
+        return f"run_end_encoded<run_ends: {self.run_end_type}, values: {self.value_type}>"

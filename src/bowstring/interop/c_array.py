@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError, prefix_errors
 from bowstring.interop import c_device
-from bowstring.layouts.base import ArrayData, BufferSpec, Layout
+from bowstring.layouts.base import ArrayData, Layout
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.list_ import MapLayout
 from bowstring.memory import c_abi
@@ -96,18 +94,21 @@ def _write_array(block: c_abi.ExportedStructBlock, array: ArrayData, device: Dev
     shape = (array.length, _exported_null_count(array), array.offset, len(buffers), len(children))
     node = block.append_fields([*shape, 0, 0, 0, c_abi.RELEASE_ARRAY_ADDRESS, block.retain(buffers)])
     if buffers:
-        num_slots, specs = array.offset + array.length, layout.buffers
+        num_slots, num_declared = array.offset + array.length, len(layout.buffers)
         addresses = [
-            _buffer_address(buffer, spec, num_slots, device) for buffer, spec in zip(buffers, specs, strict=False)
+            _declared_buffer_address(layout, index, buffer, num_slots, device)
+            for index, buffer in enumerate(buffers[:num_declared])
         ]
         if layout.VARIADIC:
             if device is not None:
                 raise InvalidArgumentError(
                     f"can't export {layout.type} on {device}: its lengths of buffers are on the CPU"
                 )
-            variadic = [EMPTY if buffer is None else buffer for buffer in buffers[len(specs) :]]
+            variadic = [EMPTY if buffer is None else buffer for buffer in buffers[num_declared:]]
             lengths = block.append_fields([buffer.size for buffer in variadic] or [0])
-            pointers = block.append_fields([*addresses, *(_buffer_address(buffer) for buffer in variadic), 0])
+            pointers = block.append_fields(
+                [*addresses, *(_buffer_address(buffer, None) if buffer.size else 0 for buffer in variadic), 0]
+            )
             block.set_pointer(pointers + len(buffers), lengths)
             block.fields[node + c_abi.N_BUFFERS] += 1
         else:
@@ -144,25 +145,24 @@ def _exported_null_count(array: ArrayData) -> int:
     return 0 if array.layout.buffers or array.layout.children else array.null_count
 
 
-def _buffer_address(
-    buffer: Buffer | None, spec: BufferSpec | None = None, num_slots: int = 0, device: Device | None = None
+def _declared_buffer_address(
+    layout: Layout, index: int, buffer: Buffer | None, num_slots: int, device: Device | None
 ) -> int:
-    size_bytes = 0 if buffer is None else buffer.size
-    if spec is not None and num_slots and (buffer is not None or not spec.is_validity):
-        required_bytes = spec.size_bytes(num_slots)
-        if size_bytes < required_bytes:
-            role = spec.role.value
-            raise InvalidDataError(
-                f"the {role} buffer has {size_bytes} bytes, but {num_slots} slots need {required_bytes}"
-            )
-    if not size_bytes or buffer is None:
-        return 0 if spec is None or spec.is_validity or device is not None else _ZERO_OFFSETS_ADDRESS
+    spec, error = layout.buffers[index], layout.buffer_size_error(index, buffer, num_slots) if num_slots else None
+    if error is not None:
+        raise error
+    if buffer is None or not buffer.size:
+        return 0 if spec.is_validity or device is not None else _ZERO_OFFSETS_ADDRESS
+    if device is None and spec.num_extra and not num_slots:
+        return _ZERO_OFFSETS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
+    return _buffer_address(buffer, device)
+
+
+def _buffer_address(buffer: Buffer, device: Device | None) -> int:
     if device is not None:
         if buffer.device != str(device):
             raise InvalidArgumentError(f"can't export a buffer on {buffer.device} with others on {device}")
         return device_pointer(buffer)
-    if spec is not None and spec.num_extra and not num_slots:
-        return _ZERO_OFFSETS_ADDRESS  # the offset of an empty array is undefined, but some consumers use it
     if buffer.device != "cpu":
         raise InvalidArgumentError(
             f"can't export a buffer on {buffer.device} by the C data interface: use __arrow_c_device_array__ of an "
@@ -215,24 +215,21 @@ class ArrayImporter:
         """Return the array of an ArrowArray structure. Its buffers can be read only after `bind_memory`."""
         fields = c_abi.ArrayStruct.from_address(address)[:]
         length, null_count, offset, n_buffers, n_children, buffer_pointers, _, dictionary, release, _ = fields
-        structure = _expected_arrow_array(layout)
+        num_declared = len(layout.buffers) + layout.VARIADIC
         if not release:
             raise InvalidDataError("the structure is released already")
         if length < 0 or offset < 0 or length + offset > _MAX_LENGTH or not -1 <= null_count <= length:
             raise InvalidDataError(f"length {length}, offset {offset} and null count {null_count} are inconsistent")
-        if n_buffers == 1 and not structure.num_buffers:
+        if n_buffers == 1 and not num_declared:
             n_buffers = 0  # Arrow before 1.0, and polars: a null array with an absent validity bitmap
-        if n_children != structure.num_children or (
-            n_buffers != structure.num_buffers
-            and (not structure.has_variadic_buffers or n_buffers < structure.num_buffers)
-        ):
-            minimum = (
-                f"at least {structure.num_buffers}" if structure.has_variadic_buffers else str(structure.num_buffers)
+        is_wrong = n_buffers < num_declared or (n_buffers > num_declared and not layout.VARIADIC)
+        if is_wrong or n_children != len(layout.children):
+            expected = f"{'at least ' if layout.VARIADIC else ''}{num_declared} buffers"
+            raise InvalidDataError(
+                f"{layout.type} has {expected} and {len(layout.children)} children, found {n_buffers} and {n_children}"
             )
-            expected = f"{layout.type} has {minimum} buffers and {structure.num_children} children"
-            raise InvalidDataError(f"{expected}, found {n_buffers} and {n_children}")
-        buffers = self._read_buffers(buffer_pointers, n_buffers, offset + length, structure) if n_buffers else ()
-        if not structure.has_validity:
+        buffers = self._read_buffers(buffer_pointers, n_buffers, offset + length, layout) if n_buffers else ()
+        if not layout.has_validity:
             null_count = -1
         elif buffers[0] is None:
             if null_count > 0:
@@ -264,37 +261,30 @@ class ArrayImporter:
         self._nested_arrays.append(array)
         return array
 
-    def _read_buffers(
-        self, address: int, count: int, num_slots: int, structure: _ExpectedArrowArray
-    ) -> tuple[Buffer | None, ...]:
+    def _read_buffers(self, address: int, count: int, num_slots: int, layout: Layout) -> tuple[Buffer | None, ...]:
         addresses = c_abi.read_nullable_pointers(address, count, "buffers")
-        unbound_buffers = self._buffers
         buffers: list[Buffer | None] = []
-        data_bytes = index = 0
-        for width, extra, per_slot, may_be_absent in structure.declared_buffers:
-            address = addresses[index]
-            size_bytes = (
-                data_bytes if not per_slot else (num_slots + 7) >> 3 if width < 0 else (num_slots + extra) * width
-            )
+        data_bytes = 0
+        for index, spec in enumerate(layout.buffers):
+            address, size_bytes = addresses[index], spec.size_bytes(num_slots) if spec.per_slot else data_bytes
             if address and size_bytes:
                 if size_bytes > _MAX_BUFFER_BYTES:
                     raise InvalidDataError(
                         f"buffer {index}: {num_slots} slots need {size_bytes} bytes, more than the address space"
                     )
-                if extra:
-                    data_bytes = self._read_last_offset(address, width, num_slots) if num_slots else 0
+                if spec.num_extra and spec.dtype is not None:
+                    data_bytes = self._read_last_offset(address, spec.dtype.itemsize, num_slots) if num_slots else 0
                 buffer = Buffer(_ADDRESS_SPACE, address, size_bytes)
-                unbound_buffers.append(buffer)
+                self._buffers.append(buffer)
                 buffers.append(buffer)
-            elif may_be_absent:
+            elif spec.is_validity:
                 buffers.append(None)
             elif size_bytes and num_slots:
                 raise InvalidDataError(f"buffer {index} is null, but {num_slots} slots need {size_bytes} bytes")
             else:
                 buffers.append(EMPTY)
-            index += 1
-        if structure.has_variadic_buffers:
-            buffers += self._read_variadic_buffers(addresses, index)
+        if layout.VARIADIC:
+            buffers += self._read_variadic_buffers(addresses, len(layout.buffers))
         return tuple(buffers)
 
     def _read_last_offset(self, address: int, width: int, num_slots: int) -> int:
@@ -327,30 +317,6 @@ class ArrayImporter:
 _ADDRESS_SPACE = Memory(b"")
 """The whole address space: a placeholder until `bind_memory` replaces it. It is never read."""
 _ADDRESS_SPACE.address, _ADDRESS_SPACE.size = 0, 1 << 64
-
-
-@dataclass(frozen=True, slots=True)
-class _ExpectedArrowArray:
-    """The expected structure of arrays of a layout. A declared buffer is the element width in bytes (-1: bits), the
-    number of extra elements, whether there is an element per slot, and whether the buffer may be absent.
-    """
-
-    num_buffers: int
-    num_children: int
-    has_variadic_buffers: bool
-    has_validity: bool
-    declared_buffers: tuple[tuple[int, int, bool, bool], ...]
-
-
-@lru_cache(maxsize=4096)
-def _expected_arrow_array(layout: Layout) -> _ExpectedArrowArray:
-    declared_buffers = tuple(
-        (-1 if s.dtype is None else s.dtype.itemsize, s.num_extra, s.per_slot, s.is_validity) for s in layout.buffers
-    )
-    num_buffers = len(declared_buffers) + (1 if layout.VARIADIC else 0)
-    return _ExpectedArrowArray(
-        num_buffers, len(layout.children), layout.VARIADIC, layout.has_validity, declared_buffers
-    )
 
 
 _Int32, _Int64 = ctypes.c_int32, ctypes.c_int64

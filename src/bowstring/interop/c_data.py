@@ -34,7 +34,7 @@ from bowstring.interop.c_array import (
 )
 from bowstring.interop.c_stream import ImportedArrayStream, build_stream_block
 from bowstring.interop.device_arrays import device_of
-from bowstring.kernels.column_chunks import ColumnChunks
+from bowstring.kernels.chunked_array_data import ChunkedArrayData
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
 from bowstring.memory import c_abi
@@ -113,7 +113,7 @@ def export_stream(
 
 
 def export_chunked_array(
-    chunked: ColumnChunks, requested: object = None, device_options: DeviceOptions = None
+    chunked: ChunkedArrayData, requested: object = None, device_options: DeviceOptions = None
 ) -> object:
     """Return the capsule of a stream of the chunks of a chunked array, as `export_stream`."""
     _check_device_options(device_options)
@@ -208,10 +208,10 @@ def import_stream(source: object) -> tuple[Schema, Iterator[ColumnarBatch]]:
     return schema, map(_batch_from_struct, stream)
 
 
-def import_chunked_array(source: object) -> ColumnChunks:
+def import_chunked_array(source: object) -> ChunkedArrayData:
     """Import a chunked array from an object that exports a stream, or from its capsule, without copying."""
     with _open_stream(source) as stream:
-        return ColumnChunks(list(stream), stream.field.type)
+        return ChunkedArrayData(list(stream), stream.field.type)
 
 
 def has_c_array(source: object) -> bool:

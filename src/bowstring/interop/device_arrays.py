@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.datatypes.c_schema import read_field
 from bowstring.datatypes.field import Field
-from bowstring.datatypes.non_nested import FloatingPoint, Int
+from bowstring.datatypes.types import FloatingPoint, Int
 from bowstring.errors import BufferExchangeError, TypeMismatchError, UnsupportedError
 from bowstring.interop.c_array import ArrayImporter, ImportedStruct
 from bowstring.interop.c_device import format_device

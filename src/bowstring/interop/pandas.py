@@ -29,7 +29,7 @@ from bowstring.errors import (
 )
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
-from bowstring.kernels.column_chunks import ColumnChunks, cast_chunks
+from bowstring.kernels.chunked_array_data import ChunkedArrayData, cast_chunks
 from bowstring.layouts.base import ArrayData, check_expanded_array
 from bowstring.layouts.binary_view import BinaryViewLayout
 from bowstring.layouts.validation import validate
@@ -49,11 +49,11 @@ def is_pandas_object(source: object) -> bool:
 # To pandas
 
 
-def to_series(column: ArrayData | ColumnChunks, options: Mapping[str, Any]) -> Any:
+def to_series(column: ArrayData | ChunkedArrayData, options: Mapping[str, Any]) -> Any:
     """Convert a column to a series with the options of pyarrow's `to_pandas`. Raises as `to_frame`."""
     pa = _import_pyarrow()
-    chunks = column.chunks if isinstance(column, ColumnChunks) else [column]
-    checked = ColumnChunks([_check_values(chunk) for chunk in chunks], column.type)
+    chunks = column.chunks if isinstance(column, ChunkedArrayData) else [column]
+    checked = ChunkedArrayData([_check_values(chunk) for chunk in chunks], column.type)
     with _translated_errors("to_pandas", options):
         return pa.chunked_array(c_data.StreamExporter(c_data.export_chunked_array(checked))).to_pandas(**options)
 
@@ -143,7 +143,7 @@ def _with_document(schema: Schema, document: object) -> Schema:
 # From pandas
 
 
-def series_to_column(values: Any, type_: TypeLike | None, options: Mapping[str, Any]) -> ColumnChunks:
+def series_to_column(values: Any, type_: TypeLike | None, options: Mapping[str, Any]) -> ChunkedArrayData:
     """Convert a series, an index or an array to a column of one chunk, or of several if pandas has several.
 
     `options` are as in pyarrow's `Array.from_pandas`. Raises `TypeMismatchError` if the values do not have one type

@@ -87,3 +87,19 @@ def _missing_type_error(layout: Layout) -> TypeMismatchError:
 @lru_cache(maxsize=1024)
 def _layout_from_pyarrow(pa_type: Any) -> Layout:
     return layout_of(as_type(pa_type))
+
+
+# Protocols by which plotting libraries take data frames: Altair, Plotly, seaborn and others
+
+
+def to_interchange_frame(table: Any, nan_as_null: bool, allow_copy: bool) -> Any:
+    """Return pyarrow's object of the interchange protocol for a batch or a table.
+
+    See https://data-apis.org/dataframe-protocol/. Raises `MissingExtraError` without pyarrow.
+    """
+    return import_pyarrow().table(table).__dataframe__(nan_as_null, allow_copy)
+
+
+def to_narwhals_frame(table: Any) -> Any:
+    """Return narwhals' frame of pyarrow for a batch or a table. Only narwhals asks for it, so it is imported."""
+    return sys.modules["narwhals"].from_native(import_pyarrow().table(table))._compliant_frame

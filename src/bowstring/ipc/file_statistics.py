@@ -25,9 +25,10 @@ import numpy.typing as npt
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.datatypes.factories import list_
 from bowstring.datatypes.field import DataType, Field, Metadata
 from bowstring.datatypes.schema import Schema
-from bowstring.datatypes.types import FloatingPoint, Int, Struct, list_
+from bowstring.datatypes.types import FloatingPoint, Int, Struct
 from bowstring.errors import InvalidArgumentError, InvalidDataError, prefix_errors
 from bowstring.io.memory_source import MemorySource
 from bowstring.ipc.limits import ReadLimits

@@ -12,14 +12,14 @@ import numpy as np
 
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import DataType
-from bowstring.datatypes.nested import RunEndEncoded
-from bowstring.datatypes.types import Dictionary
+from bowstring.datatypes.types import Dictionary, RunEndEncoded
 from bowstring.kernels.encode import run_end_decode
 from bowstring.layouts.base import ArrayData, Layout, Values
 from bowstring.layouts.byte_strings import ByteStringLayout
 from bowstring.layouts.dictionary import decode_dictionary
+from bowstring.layouts.factorize import factorize
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.sort_keys import find_extreme_bytes, run_start_mask
+from bowstring.layouts.sort_keys import find_extreme_bytes, run_start_mask, stable_argsort
 
 # The footer has two bounds for each column of each batch. Parquet cuts the bounds of column indexes at 64 bytes, too.
 MAX_BOUND_BYTES = 64
@@ -141,34 +141,17 @@ def get_upper_bound_of_prefix(prefix: str | bytes) -> str | bytes | None:
     return text[:-1] + chr(0xE000 if following == 0xD800 else following)
 
 
-def count_distinct(array: ArrayData) -> int | None:
-    """Return the number of distinct values of an array without nulls, all NaN counted as one; None for types without
-    identity keys.
-    """
-    keys = array.layout.identity_keys(array)
-    if keys is None:
-        return None
-    if not array.length or not keys:  # all structs without fields are equal
-        return min(array.length, 1)
-    return int(_compute_sorted_dense_ranks(keys)[-1]) + 1
+def count_distinct(array: ArrayData) -> int:
+    """Return the number of distinct values of an array without nulls, all NaN counted as one."""
+    return len(factorize(array)[1])
 
 
 def compute_dense_ranks(array: ArrayData) -> Values:
     """Return integers that compare like the values of a plain array without nulls."""
     keys = array.layout.sort_keys(array)
     assert keys is not None
-    ranked = np.zeros(array.length, np.int64)
-    if array.length:
-        # lexsort takes the most significant key last.
-        ranked[np.lexsort(keys[::-1])] = _compute_sorted_dense_ranks(keys)
-    return ranked
-
-
-def _compute_sorted_dense_ranks(keys: tuple[Values, ...]) -> Values:
-    """Return the index of each sorted value among the distinct ones."""
-    order = np.lexsort(keys[::-1])
-    is_run_start = run_start_mask(*(key[order] for key in keys))
-    ranks: Values = np.cumsum(is_run_start) - 1
+    order, ranks = stable_argsort(keys), np.empty(array.length, np.int64)
+    ranks[order] = np.cumsum(run_start_mask(*(key[order] for key in keys))) - 1
     return ranks
 
 

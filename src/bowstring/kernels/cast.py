@@ -19,15 +19,14 @@ from bowstring.errors import InvalidDataError, LimitError, TypeMismatchError, pr
 from bowstring.kernels import cast_numeric, cast_string, cast_temporal
 from bowstring.kernels.encode import dictionary_encode, run_end_decode, run_end_encode
 from bowstring.kernels.ml_vectors import is_matrix, is_vector, to_lists
-from bowstring.kernels.nulls import check_no_nulls, insert_nulls, insert_nulls_at
-from bowstring.kernels.value_field import extract_value_field
+from bowstring.kernels.nulls import check_no_nulls, extract_value_field, insert_nulls, insert_nulls_at
 from bowstring.layouts.base import ArrayData, check_expanded_array, find_first_true
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.list_ import ListLayout
 from bowstring.layouts.list_view import ListViewLayout
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, layout_of_class
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
 from bowstring.layouts.validation import validate
@@ -146,8 +145,7 @@ def _cast_union_to_struct(array: ArrayData, target: t.Struct, safe: bool) -> Arr
             columns.append(insert_nulls_at(values, ~is_active))
             if not field.nullable:
                 check_no_nulls(columns[-1])
-    layout = layout_of(target)
-    assert isinstance(layout, StructLayout)
+    layout = layout_of_class(target, StructLayout)
     return layout.create_array(columns, array.length)
 
 
@@ -159,8 +157,7 @@ def _cast_from_dictionary(array: ArrayData, target: t.DataType, safe: bool) -> A
         return _cast_between_dictionaries(array, target, safe)
     compact = layout.compact_dictionary(array)
     values = _cast_dictionary_values(compact, target, safe)
-    dictionary_layout = layout_of(t.Dictionary(layout.index_layout.type, target))  # type: ignore[arg-type]
-    assert isinstance(dictionary_layout, DictionaryLayout)
+    dictionary_layout = layout_of_class(t.Dictionary(layout.index_layout.type, target), DictionaryLayout)  # type: ignore[arg-type]
     return decode_dictionary(dictionary_layout.create_array(compact, values))
 
 
@@ -169,9 +166,8 @@ def _cast_between_dictionaries(array: ArrayData, target: t.Dictionary, safe: boo
 
     Unreferenced values are dropped if values have to be cast or are too many for the indices.
     """
-    source, layout = array.layout, layout_of(target)
+    source, layout = array.layout, layout_of_class(target, DictionaryLayout)
     assert isinstance(source, DictionaryLayout)
-    assert isinstance(layout, DictionaryLayout)
     max_index = np.iinfo(layout.index_layout.dtype).max
     keeps_values = (
         array.dictionary is not None and source.dictionary is layout.dictionary and len(array.dictionary) <= max_index

@@ -11,7 +11,7 @@ from bowstring.datatypes.types import DataType, Date, Duration, Int, Interval, S
 from bowstring.errors import TypeMismatchError
 from bowstring.kernels.cast_numeric import build_with_validity, cast_slots_to_integers, raise_if_any_invalid
 from bowstring.layouts.base import ArrayData, Values
-from bowstring.layouts.registry import layout_of, primitive_layout
+from bowstring.layouts.registry import layout_of_class, primitive_layout
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.value_codecs.temporal import SECONDS_PER_DAY, UNITS_PER_SECOND
 
@@ -113,8 +113,7 @@ def split_intervals(array: ArrayData) -> ArrayData:
     for name, child in zip(("months", "days", "nanoseconds"), INTERVAL_FIELDS.fields, strict=True):
         layout = primitive_layout(child.type)
         columns.append(layout.create_array(numbers.get(name, np.zeros(array.length)).astype(layout.dtype)))
-    layout_of_fields = layout_of(INTERVAL_FIELDS)
-    assert isinstance(layout_of_fields, StructLayout)
+    layout_of_fields = layout_of_class(INTERVAL_FIELDS, StructLayout)
     return layout_of_fields.create_array(columns, array.length, array.validity_mask())
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from bowstring.datatypes.conversion import TypeLike, as_type
-from bowstring.datatypes.types import Dictionary, Int, RunEndEncoded, dictionary, run_end_encoded
+from bowstring.datatypes.factories import dictionary, run_end_encoded
+from bowstring.datatypes.types import Dictionary, Int, RunEndEncoded
 from bowstring.layouts.base import ArrayData, check_expanded_array
 from bowstring.layouts.dictionary import DictionaryLayout
 from bowstring.layouts.factorize import factorize
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of_class
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
 
 
@@ -26,8 +27,7 @@ def dictionary_encode(array: ArrayData, index_type: TypeLike | None = None, *, a
     if isinstance(array.type, Dictionary) and not allow_nested:
         return array
     index_type = Int(32) if index_type is None else as_type(index_type, "dictionary_encode")
-    layout = layout_of(dictionary(index_type, array.type))
-    assert isinstance(layout, DictionaryLayout)
+    layout = layout_of_class(dictionary(index_type, array.type), DictionaryLayout)
     return layout.encode(array)
 
 
@@ -45,8 +45,7 @@ def run_end_encode(array: ArrayData, run_end_type: TypeLike | None = None, *, al
     if isinstance(array.type, RunEndEncoded) and not allow_nested:
         return array
     run_end_type = Int(32) if run_end_type is None else as_type(run_end_type, "run_end_encode")
-    layout = layout_of(run_end_encoded(run_end_type, array.type))
-    assert isinstance(layout, RunEndEncodedLayout)
+    layout = layout_of_class(run_end_encoded(run_end_type, array.type), RunEndEncodedLayout)
     return layout.encode(array)
 
 

@@ -31,7 +31,7 @@ from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchEr
 from bowstring.kernels.array_statistics import decode_array, get_decoded_type, is_orderable
 from bowstring.kernels.cast_temporal import NANOSECONDS
 from bowstring.kernels.comparison import COMPARISONS, compare, get_order_keys
-from bowstring.kernels.value_field import extract_value_field
+from bowstring.kernels.nulls import extract_value_field
 from bowstring.layouts.base import ArrayData, check_expanded_array
 from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.construction import to_python

@@ -13,7 +13,7 @@ import numpy as np
 
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import DataType
-from bowstring.datatypes.nested import BaseList
+from bowstring.datatypes.types import BaseList
 from bowstring.kernels.lists import offsets_and_sizes
 from bowstring.kernels.ml_vectors import is_vector, vector_sizes
 from bowstring.layouts.base import ArrayData, Indices, check_expanded_array

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bowstring.datatypes.types import LargeList, LargeListView, int32, int64
+from bowstring.datatypes.factories import int32, int64
+from bowstring.datatypes.types import LargeList, LargeListView
 from bowstring.layouts.base import ArrayData, Values
 from bowstring.layouts.gather import take_ranges
 from bowstring.layouts.list_ import AnyListLayout

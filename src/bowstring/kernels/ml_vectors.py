@@ -22,8 +22,7 @@ from bowstring.layouts.boolean import BooleanLayout
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.gather import range_indices, sum_lengths
 from bowstring.layouts.list_ import AnyListLayout
-from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, primitive_layout
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.memory.bitmap import Mask
 
@@ -313,8 +312,7 @@ def _scatter(sizes: Indices, counts: Indices, indices: Values, values: Values) -
 
 
 def _create_numbers(data_type: t.DataType, numbers: Values) -> ArrayData:
-    layout = layout_of(data_type)
-    assert isinstance(layout, PrimitiveLayout)
+    layout = primitive_layout(data_type)
     with np.errstate(over="ignore"):  # beyond float32: infinite
         return layout.create_array(numbers.astype(layout.dtype, copy=False))
 

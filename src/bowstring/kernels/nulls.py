@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.types import Bool
 from bowstring.errors import TypeMismatchError, prefix_errors
 from bowstring.kernels.encode import run_end_decode
@@ -20,14 +21,14 @@ from bowstring.layouts.construction import array_from_python
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.expansion_limits import allow_available_memory
 from bowstring.layouts.primitive import PrimitiveLayout
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of_class
 from bowstring.layouts.run_end_encoded import RunEndEncodedLayout
+from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
 
 
 def _create_boolean_array(values: Values) -> ArrayData:
-    layout = layout_of(Bool())
-    assert isinstance(layout, BooleanLayout)
+    layout = layout_of_class(Bool(), BooleanLayout)
     return layout.create_array(values)
 
 
@@ -134,3 +135,15 @@ def replace_nulls(array: ArrayData, filler: ArrayData) -> ArrayData:
         return array.layout.fill_null(array, valid, filler)
     values_and_filler = concat_and_unify([array, filler])
     return values_and_filler.layout.take(values_and_filler, np.where(valid, np.arange(array.length), array.length))
+
+
+def extract_value_field(array: ArrayData) -> ArrayData:
+    """Return the value field of an extension array, such as the timestamps of `timestamp_with_offset`, null where the
+    extension is null; any other array as it is. It determines the order, and casts to the field's type.
+    """
+    type_ = array.type
+    if not isinstance(type_, ExtensionType) or type_.VALUE_FIELD is None:
+        return array
+    storage = array.storage
+    assert isinstance(storage.layout, StructLayout)
+    return inherit_nulls(storage.layout.columns(storage)[type_.VALUE_FIELD], storage)

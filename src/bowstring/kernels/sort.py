@@ -13,7 +13,7 @@ import numpy as np
 
 from bowstring.datatypes.types import Int
 from bowstring.errors import InvalidArgumentError, TypeMismatchError
-from bowstring.kernels.value_field import extract_value_field
+from bowstring.kernels.nulls import extract_value_field
 from bowstring.layouts.base import ArrayData, Indices, Values, check_expanded_array
 from bowstring.layouts.factorize import scatter_valid
 from bowstring.layouts.registry import primitive_layout

@@ -115,6 +115,17 @@ class Layout(ABC):
         """Whether arrays have a validity bitmap of their own."""
         return bool(self.buffers) and self.buffers[0].is_validity
 
+    def buffer_size_error(self, index: int, buffer: Buffer | None, slots: int) -> InvalidDataError | None:
+        """Return the error for a declared buffer that is too small for this number of slots, or absent; None if it is
+        not. A validity bitmap may be absent, and without slots every buffer.
+        """
+        spec = self.buffers[index]
+        needed, size = spec.size_bytes(slots), 0 if buffer is None else buffer.size
+        if size >= needed or not (slots or size) or (buffer is None and spec.is_validity):
+            return None
+        found = "is absent" if buffer is None else f"has {size} bytes"
+        return InvalidDataError(f"the {spec.role.value} buffer {found}, {slots} slots need {needed} ({self.type})")
+
     def count_nulls(self, array: ArrayData) -> int:
         """Count the null slots by the validity bitmap."""
         validity = array.own_buffers[0] if self.has_validity else None
@@ -319,12 +330,11 @@ class ArrayData:
         """
         spec, buffer, slots = self.layout.buffers[index], self.own_buffers[index] or EMPTY, self.offset + self.length
         assert spec.dtype is not None
-        start, stop = self.offset * spec.dtype.itemsize, spec.size_bytes(slots)
-        if stop > buffer.size:
-            raise InvalidDataError(
-                f"the {spec.role.value} buffer has {buffer.size} bytes, {slots} slots need {stop} ({self.type})"
-            )
-        return buffer.slice(start, stop - start)
+        error = self.layout.buffer_size_error(index, buffer, slots)
+        if error is not None:
+            raise error
+        start = self.offset * spec.dtype.itemsize
+        return buffer.slice(start, spec.size_bytes(slots) - start)
 
     @property
     def validity(self) -> Buffer | None:

@@ -138,19 +138,15 @@ class DictionaryLayout(InterleavableLayout):
     def encode(self, array: ArrayData) -> ArrayData:
         """Encode an array of the dictionary's type as indices into its distinct values, in order of first appearance.
 
-        Raises `TypeMismatchError` if there are too many distinct values for the index type.
+        Raises as `cast_to_index_type`.
         """
         keys = identity_keys_with_nulls(array)
         valid = array.layout.logical_validity_mask(array, in_unions=False)
         slots = np.arange(array.length) if valid is None else np.flatnonzero(valid)
         codes, firsts = factorize_keys([key[slots] for key in keys], len(slots))
-        layout = self.index_layout
-        if len(firsts) - 1 > np.iinfo(layout.dtype).max:
-            raise TypeMismatchError(f"{len(firsts)} distinct values are too many for indices of {layout.type}")
-        indices = np.zeros(array.length, layout.dtype)
-        indices[slots] = codes.astype(indices.dtype)
-        values = array.layout.take(array, slots[firsts])
-        return self.create_array(layout.create_array(indices, valid), values)
+        indices = np.zeros(array.length, np.int64)
+        indices[slots] = codes
+        return self.create_from_int64_indices(indices, valid, array.layout.take(array, slots[firsts]))
 
     def value_at(self, array: ArrayData, index: int, max_elements: int | None = None) -> Any:
         if array.is_null_at(index):

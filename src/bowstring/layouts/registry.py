@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from bowstring.datatypes import types
 from bowstring.datatypes.extension import ExtensionType
@@ -26,6 +27,8 @@ from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.union import UnionLayout
 from bowstring.layouts.value_codecs import decimals, fixed_size_binary, intervals, numbers, temporal
 from bowstring.layouts.value_codecs.base import ValueCodec
+
+AnyLayout = TypeVar("AnyLayout", bound=Layout)
 
 
 def _primitive(codec: Callable[[Any], ValueCodec]) -> Callable[[Any, tuple[Layout, ...]], Layout]:
@@ -69,6 +72,13 @@ def layout_of(type: DataType) -> Layout:
     return _create_layout(type, type.child_field_metadata())
 
 
+def layout_of_class(type: DataType, layout_class: builtins.type[AnyLayout]) -> AnyLayout:
+    """Return the layout of a data type whose layouts are of this class."""
+    layout = layout_of(type)
+    assert isinstance(layout, layout_class)
+    return layout
+
+
 @lru_cache(maxsize=4096)
 def _create_layout(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 -- part of the cache key
     if isinstance(type, ExtensionType):
@@ -83,6 +93,4 @@ def _create_layout(type: DataType, metadata: object) -> Layout:  # noqa: ARG001 
 
 def primitive_layout(type: DataType) -> PrimitiveLayout:
     """Return the layout of a fixed-width primitive type."""
-    layout = layout_of(type)
-    assert isinstance(layout, PrimitiveLayout)
-    return layout
+    return layout_of_class(type, PrimitiveLayout)

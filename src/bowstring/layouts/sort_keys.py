@@ -67,16 +67,7 @@ def _skip_common_words(words: Values, starts: Indices, lengths: Indices) -> tupl
 
     At most 64 bytes are skipped. Paths, URLs and dates, for example, have common prefixes.
     """
-    depth, min_length = 0, int(lengths.min())
-    # Most time is for finding the bytes in memory, so two words are read at once. All strings have both, and the bytes
-    # of `words` end 8 bytes after the bytes of the strings: there are 8 fewer pairs than words.
-    pairs = np.ndarray((max(len(words) - _WORD, 0),), np.dtype("V16"), words.base, 0, (1,))
-    while depth + 2 * _WORD <= min(min_length, _ROUNDS * _WORD):
-        for prefixes in pairs[starts + depth].view(">u8").reshape(-1, 2).T:
-            # The first test is fast, and true of most columns without a common prefix.
-            if prefixes[0] != prefixes[-1] or (prefixes != prefixes[0]).any():
-                return depth, (prefixes.astype(np.uint64), np.minimum(lengths - depth, _WORD + 1))
-            depth += _WORD
+    depth = 0
     while True:
         prefixes, left = _read_words(words, starts, lengths, depth)
         if left.min() <= _WORD or (prefixes != prefixes[0]).any() or depth + _WORD >= _ROUNDS * _WORD:

@@ -12,14 +12,14 @@ from uuid import UUID
 
 import numpy as np
 
-from bowstring.datatypes import types
+from bowstring.datatypes import factories, types
 from bowstring.datatypes.canonical.uuid import uuid
 from bowstring.datatypes.types import DataType
 from bowstring.errors import TypeMismatchError, UnsupportedError, prefix_errors
 from bowstring.layouts.base import ArrayData, Values, pack_validity, replace_none
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.list_ import ListLayout, concatenate_numpy_arrays
-from bowstring.layouts.registry import layout_of
+from bowstring.layouts.registry import layout_of, layout_of_class
 from bowstring.layouts.struct_ import StructLayout
 from bowstring.layouts.value_codecs.intervals import DayTime, MonthDayNano
 from bowstring.layouts.value_codecs.temporal import find_timezone
@@ -50,7 +50,7 @@ def infer_array(values: Sequence[Any]) -> ArrayData:
     elif base_type is int:
         # To encode them checks their range, so that usual integers take one pass.
         try:
-            return layout_of(types.int64()).from_pylist_of_types(values, python_types)
+            return layout_of(factories.int64()).from_pylist_of_types(values, python_types)
         except TypeMismatchError:  # too large, or unsigned
             pass
     if not isinstance(data_type, DataType):
@@ -73,8 +73,7 @@ def _infer_list_array(values: Sequence[Any]) -> ArrayData:
         child = infer_array(list(chain.from_iterable(lists)))
     else:
         child = layout_of(_type_of_dtype(elements.dtype)).from_numpy(elements)
-    layout = layout_of(types.list_(child.type))
-    assert isinstance(layout, ListLayout)
+    layout = layout_of_class(factories.list_(child.type), ListLayout)
     return layout.create_array(np.fromiter(map(len, lists), np.int64, len(lists)), child, pack_validity(mask))
 
 
@@ -89,9 +88,8 @@ def _infer_struct_array(values: Sequence[Mapping[str, Any] | None]) -> ArrayData
     for name in names:
         with prefix_errors(f"field {name!r}"):
             columns.append(infer_array([value.get(name) for value in mappings]))
-    struct_type = types.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
-    layout = layout_of(struct_type)
-    assert isinstance(layout, StructLayout)
+    struct_type = factories.struct([(name, column.type) for name, column in zip(names, columns, strict=True)])
+    layout = layout_of_class(struct_type, StructLayout)
     return layout.create_array(columns, len(mappings), mask)
 
 
@@ -99,7 +97,7 @@ def type_of_numpy_array(values: Values) -> DataType:
     """Return the data type of a NumPy array: the type of its elements, in one fixed-size list per further dimension."""
     if values.ndim > 1:
         rows = values[:, 0] if values.shape[1] else values.reshape(0, *values.shape[2:])
-        return types.list_(type_of_numpy_array(rows), values.shape[1])
+        return factories.list_(type_of_numpy_array(rows), values.shape[1])
     if values.dtype.kind == "O":
         return infer_array(values.tolist()).type
     return _type_of_dtype(values.dtype)
@@ -109,7 +107,7 @@ def _type_of_dtype(dtype: np.dtype[Any]) -> DataType:
     if dtype.subdtype is not None:
         data_type = _type_of_dtype(dtype.base)
         for size in reversed(dtype.shape):
-            data_type = types.list_(data_type, size)
+            data_type = factories.list_(data_type, size)
         return data_type
     create_type = _NUMPY_KINDS.get(dtype.kind)
     if create_type is None or (dtype.kind == "f" and dtype.itemsize > 8):
@@ -126,23 +124,23 @@ def _time_unit_of_dtype(dtype: np.dtype[Any]) -> types.TimeUnit:
 
 
 def _type_of_datetime_dtype(dtype: np.dtype[Any]) -> DataType:
-    return types.date32() if np.datetime_data(dtype) == ("D", 1) else types.Timestamp(_time_unit_of_dtype(dtype))
+    return factories.date32() if np.datetime_data(dtype) == ("D", 1) else types.Timestamp(_time_unit_of_dtype(dtype))
 
 
 def _type_of_void_dtype(dtype: np.dtype[Any]) -> DataType:
     if dtype.fields is None:
         return types.FixedSizeBinary(dtype.itemsize)
-    return types.struct([(name, _type_of_dtype(dtype.fields[name][0])) for name in dtype.names or ()])
+    return factories.struct([(name, _type_of_dtype(dtype.fields[name][0])) for name in dtype.names or ()])
 
 
 _NUMPY_KINDS: dict[str, Callable[[np.dtype[Any]], DataType]] = {
-    "b": lambda _: types.bool_(),
+    "b": lambda _: factories.bool_(),
     "i": lambda d: types.Int(d.itemsize * 8),
     "u": lambda d: types.Int(d.itemsize * 8, False),
     "f": lambda d: types.FloatingPoint(d.itemsize * 8),
-    "U": lambda _: types.string(),
-    "T": lambda _: types.string(),
-    "S": lambda _: types.binary(),
+    "U": lambda _: factories.string(),
+    "T": lambda _: factories.string(),
+    "S": lambda _: factories.binary(),
     "M": _type_of_datetime_dtype,
     "m": lambda d: types.Duration(_time_unit_of_dtype(d)),
     "V": _type_of_void_dtype,
@@ -163,9 +161,9 @@ def _supported_base_type(python_type: type) -> type:
 def _infer_integer_type(values: list[Any]) -> DataType:
     low, high = min(values), max(values)
     if low >= -(1 << 63) and high < 1 << 63:
-        return types.int64()
+        return factories.int64()
     if low >= 0 and high < 1 << 64:
-        return types.uint64()
+        return factories.uint64()
     raise TypeMismatchError(f"integers from {low} to {high} do not fit 64 bits: specify a decimal type")
 
 
@@ -186,7 +184,7 @@ def _infer_timestamp_type(values: list[datetime]) -> DataType:
     zone = values[0].tzinfo
     if any((value.tzinfo is None) != (zone is None) for value in values):
         raise TypeMismatchError("datetimes with and without a zone have no common data type: specify one")
-    return types.timestamp("us", None if zone is None else get_timezone_name(zone))
+    return factories.timestamp("us", None if zone is None else get_timezone_name(zone))
 
 
 def get_timezone_name(zone: tzinfo) -> str:
@@ -203,20 +201,20 @@ def get_timezone_name(zone: tzinfo) -> str:
 
 
 _TYPES: dict[type, DataType | Callable[[list[Any]], DataType]] = {
-    NoneType: types.null(),
-    bool: types.bool_(),
+    NoneType: factories.null(),
+    bool: factories.bool_(),
     int: _infer_integer_type,
-    float: types.float64(),
-    str: types.string(),
-    bytes: types.binary(),
+    float: factories.float64(),
+    str: factories.string(),
+    bytes: factories.binary(),
     datetime: _infer_timestamp_type,
-    date: types.date32(),
-    time: types.time64("us"),
-    timedelta: types.duration("us"),
+    date: factories.date32(),
+    time: factories.time64("us"),
+    timedelta: factories.duration("us"),
     Decimal: _infer_decimal_type,
     UUID: uuid(),
-    MonthDayNano: types.month_day_nano_interval(),
-    DayTime: types.day_time_interval(),
+    MonthDayNano: factories.month_day_nano_interval(),
+    DayTime: factories.day_time_interval(),
     **dict.fromkeys((np.datetime64, np.timedelta64), lambda values: _type_of_dtype(values[0].dtype)),
 }
 """The data type of each Python type, or a function of the values that are not None."""

@@ -62,15 +62,10 @@ def _find_buffer_faults(array: ArrayData) -> Iterator[InvalidDataError]:
         yield InvalidDataError(f"{layout.type} requires {declared} buffers, found {count}")
         return
     slots = array.offset + array.length
-    for spec, buffer in zip(layout.buffers, array.own_buffers, strict=False):
-        needed = spec.size_bytes(slots)
-        if buffer is None:
-            if not spec.is_validity and slots and needed:
-                yield InvalidDataError(f"the {spec.role.value} buffer is absent")
-        elif buffer.size < needed and (slots or buffer.size):
-            yield InvalidDataError(
-                f"the {spec.role.value} buffer has {buffer.size} bytes, {slots} slots need {needed} ({layout.type})"
-            )
+    for index, buffer in enumerate(array.own_buffers[:declared]):
+        error = layout.buffer_size_error(index, buffer, slots)
+        if error is not None:
+            yield error
 
 
 def _find_null_count_faults(array: ArrayData, full: bool) -> Iterator[InvalidDataError]:

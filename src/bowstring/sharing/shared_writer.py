@@ -12,9 +12,8 @@ import numpy.typing as npt
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import has_dictionary_fields
-from bowstring.datatypes.nested import FixedSizeList
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.datatypes.types import DataType
+from bowstring.datatypes.types import DataType, FixedSizeList
 from bowstring.errors import ClosedError, InvalidArgumentError, WouldCopyError, check_count, format_count
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import open_sink

@@ -9,8 +9,9 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.record_batch import import_batch
+from bowstring.datatypes.factories import dictionary
 from bowstring.datatypes.schema import Schema, import_schema
-from bowstring.datatypes.types import Int, dictionary
+from bowstring.datatypes.types import Int
 from bowstring.errors import BowstringError, InvalidDataError, add_location
 from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_any

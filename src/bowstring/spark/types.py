@@ -18,14 +18,14 @@ from typing import Any, cast
 
 from pyspark.sql import types as spark
 
-from bowstring.datatypes import types as arrow
+from bowstring.datatypes import factories, types as arrow
 from bowstring.datatypes.canonical.bool8 import Bool8Type
 from bowstring.datatypes.canonical.parquet_variant import ParquetVariantType
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Metadata
-from bowstring.datatypes.nested import BaseList
 from bowstring.datatypes.nullability import as_nullable as without_nullability
 from bowstring.datatypes.schema import Schema
+from bowstring.datatypes.types import BaseList
 from bowstring.errors import InvalidDataError, UnsupportedTypeError
 from bowstring.io.store_path import FolderPath
 from bowstring.spark.versions import SPARK_VERSION
@@ -155,7 +155,7 @@ def _to_arrow_type(data_type: Any, path: str) -> arrow.DataType:
         case "MapType":
             key = _create_field("key", data_type.keyType, f"{path}{{key}}", nullable=False)
             value = _create_field("value", data_type.valueType, f"{path}{{value}}", data_type.valueContainsNull)
-            return arrow.map_(key, value)
+            return factories.map_(key, value)
         case "StructType":
             return arrow.Struct(tuple(_to_arrow_field(field, f"{path}.{field.name}") for field in data_type.fields))
         case "VariantType":

@@ -19,10 +19,9 @@ from hypothesis.strategies import SearchStrategy
 
 from bowstring.arrays.array import Array
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datatypes import types as t
+from bowstring.datatypes import factories, types as t
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field, Metadata
-from bowstring.datatypes.non_nested import SIMPLE_TYPES
 from bowstring.datatypes.schema import Schema
 from bowstring.layouts.registry import layout_of
 
@@ -50,7 +49,7 @@ def flat_types() -> SearchStrategy[t.DataType]:
     DataType(timestamp[s, tz=UTC])
     """
     return st.one_of(
-        st.sampled_from(SIMPLE_TYPES),
+        st.sampled_from(t.SIMPLE_TYPES),
         decimal_types(),
         st.builds(t.Timestamp, units, st.sampled_from(["UTC", "Europe/Paris"])),
         st.builds(t.FixedSizeBinary, st.integers(1, 20)),
@@ -97,19 +96,23 @@ def _nested_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataTyp
         st.builds(t.LargeListView, child),
         st.builds(t.FixedSizeList, child, st.integers(1, 3)),
         st.builds(t.Struct, children),
-        st.builds(t.map_, _key_types(), inner),
+        st.builds(factories.map_, _key_types(), inner),
         st.builds(_create_union_type, children.filter(len), st.sampled_from(["sparse", "dense"]), st.booleans()),
         st.builds(t.Dictionary, int_types(), _value_types(inner), st.booleans()),
-        st.builds(t.run_end_encoded, st.sampled_from([t.int16(), t.int32(), t.int64()]), _value_types(inner)),
+        st.builds(
+            factories.run_end_encoded,
+            st.sampled_from([factories.int16(), factories.int32(), factories.int64()]),
+            _value_types(inner),
+        ),
     )
 
 
 def _create_union_type(children: tuple[Field, ...], mode: Any, has_gaps: bool) -> t.Union:
-    return t.union(children, mode, [7 * i + 5 if has_gaps else i for i in range(len(children))])
+    return factories.union(children, mode, [7 * i + 5 if has_gaps else i for i in range(len(children))])
 
 
 def _key_types() -> SearchStrategy[t.DataType]:
-    return st.sampled_from([t.string(), t.int32(), t.date32(), t.large_binary()])
+    return st.sampled_from([factories.string(), factories.int32(), factories.date32(), factories.large_binary()])
 
 
 def _value_types(inner: SearchStrategy[t.DataType]) -> SearchStrategy[t.DataType]:

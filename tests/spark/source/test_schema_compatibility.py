@@ -12,7 +12,7 @@ pytest.importorskip("pyspark")
 from pyspark.ml.linalg import VectorUDT
 from pyspark.sql import types as spark
 
-from bowstring.datatypes import types as arrow
+import bowstring as bs
 from bowstring.errors import InvalidArgumentError, NotFoundError, UnsupportedTypeError
 from bowstring.spark.intervals import CALENDAR_FIELDS
 from bowstring.spark.source.schema_compatibility import (
@@ -84,7 +84,7 @@ LOSSLESS: list[tuple[Any, Any]] = [
     (struct_type(("a", LONG), ("b", STRING)), struct_type(("b", STRING))),
     (VectorUDT.sqlType(), VectorUDT()),
     (VectorUDT(), VectorUDT.sqlType()),
-    (UnsupportedType(arrow.decimal256(60, 2)), spark.DecimalType(38, 2)),
+    (UnsupportedType(bs.decimal256(60, 2)), spark.DecimalType(38, 2)),
     (spark.YearMonthIntervalType(), INT),
     (spark.CalendarIntervalType(), CALENDAR_FIELDS),
 ]
@@ -106,7 +106,7 @@ if SPARK_VERSION >= (4, 1):
 
 
 def test_a_type_without_a_counterpart_is_an_error_if_it_is_read() -> None:
-    schema = struct_type(("x", UnsupportedType(arrow.decimal256(60, 2), "advice")), ("y", LONG))
+    schema = struct_type(("x", UnsupportedType(bs.decimal256(60, 2), "advice")), ("y", LONG))
     check_read_conversions(A, schema, struct_type(("y", LONG)))
     with pytest.raises(
         UnsupportedTypeError, match=r"/a\.arrow: column x: Arrow's type decimal256\(60, 2\) has .*advice"

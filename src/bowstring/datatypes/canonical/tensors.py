@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.datatypes import types as t
+from bowstring.datatypes import factories, types as t
 from bowstring.datatypes.canonical.parameters import (
     MAX_DIMENSIONS,
     parse_names,
@@ -289,7 +289,7 @@ def fixed_shape_tensor(
         raise InvalidArgumentError(f"expected a tensor of up to {MAX_DIMENSIONS} dimensions, found {len(dimensions)}")
     for size in dimensions:
         check_size("the size of a tensor's dimension", size)
-    storage = t.FixedSizeList(t.as_child_field(value_type, "item"), prod(dimensions))
+    storage = t.FixedSizeList(factories.as_child_field(value_type, "item"), prod(dimensions))
     return FixedShapeTensorType(storage, _as_tuple(dim_names), _as_tuple(permutation), dimensions)
 
 
@@ -305,7 +305,9 @@ def variable_shape_tensor(
     >>> bs.datatypes.variable_shape_tensor("float32", 2).ndim
     2
     """
-    storage = t.Struct((field("data", t.list_(value_type)), field("shape", t.list_(t.int32(), ndim))))
+    storage = t.Struct(
+        (field("data", factories.list_(value_type)), field("shape", factories.list_(factories.int32(), ndim)))
+    )
     return VariableShapeTensorType(storage, _as_tuple(dim_names), _as_tuple(permutation), _as_tuple(uniform_shape))
 
 

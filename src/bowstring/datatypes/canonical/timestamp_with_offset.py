@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from bowstring.datatypes import types as t
+from bowstring.datatypes import factories, types as t
 from bowstring.datatypes.conversion import field
 from bowstring.datatypes.extension import ExtensionType, register_extension_type
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
@@ -112,6 +112,6 @@ def timestamp_with_offset(unit: t.TimeUnit = "us") -> TimestampWithOffsetType:
     >>> [field.name for field in bs.datatypes.timestamp_with_offset("ms").storage_type.fields]
     ['timestamp', 'offset_minutes']
     """
-    timestamp, offset = t.Timestamp(unit, "UTC"), t.int16()
+    timestamp, offset = t.Timestamp(unit, "UTC"), factories.int16()
     children = (field("timestamp", timestamp, nullable=False), field("offset_minutes", offset, nullable=False))
     return TimestampWithOffsetType(t.Struct(children))

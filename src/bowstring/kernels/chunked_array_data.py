@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.datatypes.types import DataType, Dictionary, int64
+from bowstring.datatypes.factories import int64
+from bowstring.datatypes.types import DataType, Dictionary
 from bowstring.errors import WouldCopyError, prefix_errors
 from bowstring.kernels.cast import cast
 from bowstring.kernels.unify_dictionaries import concat_and_unify
@@ -21,7 +22,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.layouts.validation import validate
 
 
-class ColumnChunks:
+class ChunkedArrayData:
     """The chunks of a column and their type; immutable. The constructor checks nothing."""
 
     __slots__ = ("__weakref__", "_chunks", "type")
@@ -110,16 +111,16 @@ class ColumnChunks:
         return sum(chunk.length for chunk in self.chunks)
 
 
-def cast_chunks(column: ColumnChunks, target_type: DataType, safe: bool = True) -> ColumnChunks:
+def cast_chunks(column: ChunkedArrayData, target_type: DataType, safe: bool = True) -> ChunkedArrayData:
     """Cast the chunks of a column. The error names the chunk."""
     chunks = []
     for index, chunk in enumerate(column.chunks):
         with prefix_errors(f"chunk {index}"):
             chunks.append(cast(chunk, target_type, safe))
-    return ColumnChunks(chunks, target_type)
+    return ChunkedArrayData(chunks, target_type)
 
 
-def combine_with_wider_indices(column: ColumnChunks) -> ArrayData:
+def combine_with_wider_indices(column: ChunkedArrayData) -> ArrayData:
     """Combine the chunks of a column, with wider indices if the union of their dictionaries may be too large."""
     type_ = column.type
     if column.num_chunks > 1 and isinstance(type_, Dictionary):
