@@ -6,6 +6,7 @@ import gc
 import io
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -282,3 +283,32 @@ def test_a_file_whose_footer_lost_its_schema_is_not_an_empty_file() -> None:
         list(bs.open_file(stream.encode()).schema)
     with pytest.raises(bs.errors.InvalidDataError, match="the schema has no list of fields"):
         bs.open_file(stream.encode()).read_all()
+
+
+def test_metadata_of_a_footer_can_be_read_any_number_of_times() -> None:
+    reader = bs.open_file(as_file(batch("int"), metadata={"long": "x" * 10_000}))
+    assert [len(reader.metadata) for _ in range(100)] == [1] * 100
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("offset", -8, r"record batch 0: expected a block before byte \d+, found \d+ \+ \d+ bytes at byte -8"),
+        ("metaDataLength", 4, "record batch 0: expected a block before byte"),
+        ("metaDataLength", 16, "record batch 0 at byte .*: expected a metadata length of up to 8, found"),
+        ("metaDataLength", 1 << 30, "record batch 0: 1073741824 bytes of metadata exceed the limit"),
+        ("bodyLength", -1, "record batch 0: expected a block before byte"),
+        ("bodyLength", 1 << 40, "record batch 0: expected a block before byte"),
+    ],
+)
+def test_a_block_outside_the_file_or_smaller_than_its_metadata_is_an_error(name: str, value: int, problem: str) -> None:
+    def edit(blocks: Any) -> Any:
+        blocks = blocks.copy()
+        blocks[name] = value
+        return blocks
+
+    stream = parse_stream(as_file(batch("int")))
+    assert stream is not None
+    stream.block_edits = {"recordBatches": edit}
+    with pytest.raises(bs.errors.InvalidDataError, match=problem):
+        bs.open_file(stream.encode()).get_batch(0)

@@ -116,8 +116,11 @@ def open_any(
     limits: ReadLimits = DEFAULT_LIMITS,
     max_piped_bytes: int = MAX_PIPED_BYTES,
 ) -> FileReader | StreamReader:
-    """Open an Arrow file or stream, detected by its first bytes; sources and errors as in `inspection.inspect`, and
-    URLs, which are read by ranges.
+    """Open an Arrow file or stream, detected by its first bytes: a path, bytes, a URL, a file object or a descriptor,
+    from its position on. A file in a pipe is read whole: `LimitError` for more than `max_piped_bytes`.
+
+    Raises `FormatMismatchError` for another format, `TruncatedError` for a source that is cut off, other
+    `InvalidDataError`s for malformed metadata, and `NotFoundError` for an unknown column or a missing file.
     """
     opened, format_ = open_and_detect_format(source, max_piped_bytes)
     with call_on_error(opened.close):
@@ -126,8 +129,11 @@ def open_any(
 
 
 def read_schema(source: Any, limits: ReadLimits = DEFAULT_LIMITS) -> Schema:
-    """Read the schema of an Arrow file or stream, or of what `Schema.serialize` returned. Sources and errors are those
-    of `open_any`.
+    """Read the schema of an Arrow file or stream, or of what `Schema.serialize` returned: a path, bytes, a URL, a file
+    object or a descriptor.
+
+    Raises `FormatMismatchError` for another format, `TruncatedError` for a source that is cut off, and other
+    `InvalidDataError`s for malformed metadata.
 
     >>> bs.ipc.read_schema(bs.ipc.serialize_schema({"a": "int64"})).names
     ['a']

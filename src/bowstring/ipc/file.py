@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, overload
 
 import numpy as np
@@ -12,7 +13,7 @@ from bowstring.arrays.array import Array
 from bowstring.arrays.chunked_array import ChunkedArray
 from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.display.objects import source_to_html
 from bowstring.errors import ClosedError, InvalidArgumentError, InvalidDataError, NotFoundError, format_count
@@ -194,7 +195,7 @@ class FileReader(Closable):
         self._selection: ColumnSelection | None = None
         self._dictionaries: FileDictionaries  # set with the selection
         self._statistics: FileStatistics | None = None
-        self._has_statistics: bool | None = None
+        """The statistics of all columns, once they have been read."""
         if columns is not None:
             self._select_columns()  # raises an error for an unknown column now
 
@@ -262,7 +263,13 @@ class FileReader(Closable):
     @property
     def metadata(self) -> dict[bytes, bytes]:
         """The footer's custom metadata."""
-        return dict(read_custom_metadata(self.footer))
+        return dict(self.footer_metadata)
+
+    @cached_property
+    def footer_metadata(self) -> Metadata:
+        """The footer's custom metadata, in order."""
+        # Read once: each time would use up the budget of the flatbuffer.
+        return read_custom_metadata(self.footer)
 
     @property
     def memory(self) -> Memory:
@@ -297,18 +304,16 @@ class FileReader(Closable):
         Row counts are compared with the header of each batch that is read afterwards, minima and maxima are not
         checked. Raises `InvalidDataError` if the statistics are malformed or contradict each other.
         """
-        if self._has_statistics is None:
-            metadata, limits = read_custom_metadata(self.footer), self.messages.limits
-            statistics = read_statistics(metadata, self.ipc_schema, self.blocks, limits, self.name)
-            self._statistics, self._has_statistics = statistics, statistics is not None
+        if self._statistics is None:
+            self._statistics = self.read_statistics(None)
         return self._statistics
 
-    def read_statistics(self, columns: Collection[int]) -> FileStatistics | None:
+    def read_statistics(self, columns: Collection[int] | None) -> FileStatistics | None:
         """Read the statistics of some columns of the file, by index, as `statistics`; None if there are none."""
-        if self._has_statistics is not None:
+        if self._statistics is not None:
             return self._statistics
-        metadata, limits = read_custom_metadata(self.footer), self.messages.limits
-        return read_statistics(metadata, self.ipc_schema, self.blocks, limits, self.name, columns)
+        limits = self.messages.limits
+        return read_statistics(self.footer_metadata, self.ipc_schema, self.blocks, limits, self.name, columns)
 
     @property
     def row_counts(self) -> npt.NDArray[np.int64]:

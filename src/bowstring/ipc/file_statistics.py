@@ -36,7 +36,6 @@ from bowstring.ipc.message import END_OF_STREAM, Block, frame_message
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.stream import Encoder, StreamReader
 from bowstring.kernels.array_statistics import (
-    MinMax,
     compute_dense_ranks,
     count_distinct,
     get_decoded_type,
@@ -340,16 +339,6 @@ def _is_null(array: Array) -> npt.NDArray[np.bool_]:
 # Collecting
 
 
-@dataclass(frozen=True, slots=True)
-class BatchStatistics:
-    """Statistics of one batch: its rows, and the nulls, bounds, distinct values and lengths of lists of each selected
-    column.
-    """
-
-    rows: int
-    columns: tuple[tuple[int, MinMax | None, int | None, ListLengthBounds | None], ...]
-
-
 class StatisticsCollector:
     """Collects the statistics of batches as they are written, for the columns at `column_indices`, with `distinct` also
     the number of distinct values. `existing` are the statistics of existing batches.
@@ -361,12 +350,27 @@ class StatisticsCollector:
         self._schema = schema
         self._column_indices = list(dict.fromkeys(column_indices))
         self._distinct = distinct
-        self._existing = existing
-        self._batches: list[BatchStatistics] = []
+        self._parts = [existing or self._create_empty()]
 
-    def compute_batch(self, batch: RecordBatch) -> BatchStatistics:
+    def _create_empty(self) -> FileStatistics:
+        columns = {}
+        for column_index in self._column_indices:
+            data_type = self._schema.fields[column_index].type
+            none, num_levels = np.empty(0, np.int64), count_list_levels(data_type)
+            bounds = layout_of(get_decoded_type(data_type)).from_pylist([])
+            has_bounds = not num_levels and is_orderable(bounds.layout)
+            columns[column_index] = ColumnStatistics(
+                none,
+                Array.from_array_data(bounds) if has_bounds else None,
+                Array.from_array_data(bounds) if has_bounds else None,
+                none if self._distinct else None,
+                none.reshape(0, num_levels, 2) if num_levels else None,
+            )
+        return FileStatistics(np.empty(0, np.int64), columns)
+
+    def compute_batch(self, batch: RecordBatch) -> FileStatistics:
         """Compute the statistics of a batch. Raises `InvalidDataError` for invalid values."""
-        columns = []
+        columns = {}
         for column_index in self._column_indices:
             array = batch.column(column_index)
             check_expanded_array(array)
@@ -374,41 +378,26 @@ class StatisticsCollector:
             array.validate(full=self._distinct or not count_list_levels(array.type))
             valid = array.layout.logical_validity_mask(array)
             null_count = 0 if valid is None else array.length - int(np.count_nonzero(valid))
+            statistics = ColumnStatistics(np.array([null_count], np.int64))
+            layout, lengths = layout_of(get_decoded_type(array.type)), list_length_bounds(array)
+            if lengths is not None:
+                statistics = replace(statistics, list_lengths=np.array([lengths], np.int64))
+            elif is_orderable(layout):
+                minimum, maximum = map(Array.from_array_data, min_max(array) or (layout.nulls(1),) * 2)
+                statistics = replace(statistics, minima=minimum, maxima=maximum)
             count = count_distinct(drop_null(array)) if self._distinct else None
-            columns.append((null_count, min_max(array), count, list_length_bounds(array)))
-        return BatchStatistics(batch.num_rows, tuple(columns))
+            if count is not None:
+                statistics = replace(statistics, distinct_counts=np.array([count], np.int64))
+            columns[column_index] = statistics
+        return FileStatistics(np.array([batch.num_rows], np.int64), columns)
 
-    def add(self, batch: BatchStatistics) -> None:
+    def add(self, batch: FileStatistics) -> None:
         """Add the statistics of a batch after it was written."""
-        self._batches.append(batch)
+        self._parts.append(batch)
 
     def to_file_statistics(self) -> FileStatistics:
         """Return the statistics of all batches."""
-        columns = {
-            column_index: self._concat_batch_statistics(index, column_index)
-            for index, column_index in enumerate(self._column_indices)
-        }
-        collected = FileStatistics(np.array([batch.rows for batch in self._batches], np.int64), columns)
-        return collected if self._existing is None else concat_statistics(self._schema, [self._existing, collected])
-
-    def _concat_batch_statistics(self, index: int, column_index: int) -> ColumnStatistics:
-        batches = [batch.columns[index] for batch in self._batches]
-        null_counts = np.array([nulls for nulls, *_ in batches], np.int64)
-        counts = [count for _, _, count, _ in batches if count is not None]
-        distinct_counts = np.array(counts, np.int64) if self._distinct and len(counts) == len(batches) else None
-        data_type = self._schema.fields[column_index].type
-        if num_levels := count_list_levels(data_type):
-            lengths = np.array([lengths for *_, lengths in batches], np.int64).reshape(-1, num_levels, 2)
-            return ColumnStatistics(null_counts, distinct_counts=distinct_counts, list_lengths=lengths)
-        layout = layout_of(get_decoded_type(data_type))
-        if not is_orderable(layout):
-            return ColumnStatistics(null_counts, distinct_counts=distinct_counts)
-        null = layout.nulls(1)
-        sides = [[null if bounds is None else bounds[side] for _, bounds, *_ in batches] for side in (0, 1)]
-        minima, maxima = (
-            Array.from_array_data(layout.concat(side) if side else layout.from_pylist([])) for side in sides
-        )
-        return ColumnStatistics(null_counts, minima, maxima, distinct_counts)
+        return concat_statistics(self._schema, self._parts)
 
 
 def find_bounded_columns(schema: Schema) -> list[int]:

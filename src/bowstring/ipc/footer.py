@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +31,8 @@ _BLOCK = struct.Struct("<qi4xq")
 _MAX_OVERLAP_FACTOR = 16
 
 
-class BlockList(NamedTuple):
+@dataclass(frozen=True, slots=True, order=True)
+class BlockList:
     """A list of blocks in a footer: the byte offset of the first block in the footer, and their number."""
 
     offset: int
@@ -77,9 +77,9 @@ class Footer:
     def get_slices_outside_block_lists(self) -> tuple[bytes, ...]:
         """Return the bytes outside the lists, usually equal in all files of one schema."""
         slices, start = [], 0
-        for stop, count in sorted((self.batches, self.dictionaries)):
-            slices.append(self.raw[start:stop])
-            start = max(start, stop + count * _BLOCK.size)
+        for block_list in sorted((self.batches, self.dictionaries)):
+            slices.append(self.raw[start : block_list.offset])
+            start = max(start, block_list.offset + block_list.count * _BLOCK.size)
         return (*slices, self.raw[start:])
 
 

@@ -41,7 +41,8 @@ def open_and_detect_format(
     """Open a source at its position and return it and its format. A file from a pipe is read into memory, with
     `needs_random_access` a stream too.
 
-    Raises the errors of `open_source`, `detect_format` and `ensure_random_access`.
+    Raises `FormatMismatchError` for other formats, `TruncatedError` for too few bytes to decide, `LimitError` for a
+    pipe of more than `max_piped_bytes`, and the errors of opening the source.
     """
     opened = open_source(source)
     with call_on_error(opened.close):

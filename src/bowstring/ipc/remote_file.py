@@ -9,8 +9,8 @@ compared with each other one; a header that differs is fetched as a whole.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,7 @@ from bowstring.ipc.record_batch.remote import (
 from bowstring.kernels.filters import Filters, FiltersLike
 from bowstring.memory.buffer import Buffer
 
+_Entry = TypeVar("_Entry")
 _VECTOR_LENGTH = struct.Struct("<I")
 _MAX_WHOLE_HEADER_BYTES = 1 << 17
 """Headers up to this size are fetched whole; of larger ones, only the fixed parts and the entries of some columns."""
@@ -88,13 +89,11 @@ class RemoteFileMessages(FileMessages):
 
     def read_all(self) -> Iterator[tuple[Message[BatchHeader], str]]:
         """As in `FileMessages`; many headers are fetched at once."""
-        entries = list(self._enumerate_messages())
-        start = 0
-        for stop in _find_round_stops([max(self.get_block(kind, index)[1], 0) for kind, index in entries]):
-            self.fetch_headers_and_bodies(self.get_block(kind, index) for kind, index in entries[start:stop])
-            for kind, index in entries[start:stop]:
+        entries = self._enumerate_messages()
+        for group in _group(entries, lambda entry: self.get_block(*entry)[1], _MAX_HEADERS_PER_FETCH, MAX_ROUND_BYTES):
+            self.fetch_headers_and_bodies(self.get_block(kind, index) for kind, index in group)
+            for kind, index in group:
                 yield self.read(kind, index), f"{KIND_LABELS[kind]} {index}"
-            start = stop
 
     def fetch_headers_and_bodies(self, blocks: Iterable[Block], max_body_bytes: int = -1) -> FetchedRanges:
         """Fetch the headers of those blocks that are valid, with bodies of up to `max_body_bytes`."""
@@ -282,7 +281,7 @@ class RemoteFileReader(FileReader):
 
     def iter_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
         """Iterate over the record batches at `indices`, of which up to 64, or 64 MiB, are fetched together."""
-        for group in self._group_batches(indices, _MAX_ITERATED_BATCHES, MAX_ROUND_BYTES):
+        for group in _group(indices, self._get_batch_bytes, _MAX_ITERATED_BATCHES, MAX_ROUND_BYTES):
             yield from self._read_batches(group, self._select_columns().indices)
 
     def _iter_candidates(self, indices: Iterable[int], filters: Filters) -> Iterator[RecordBatch]:
@@ -292,25 +291,16 @@ class RemoteFileReader(FileReader):
         """
         selected = self._select_columns().indices
         filtered_columns = [index if selected is None else selected[index] for index in filters.column_indices]
-        for group in self._group_batches(indices, _MAX_HEADERS_PER_FETCH, MAX_FETCH_BYTES):
+        for group in _group(indices, self._get_batch_bytes, _MAX_HEADERS_PER_FETCH, MAX_FETCH_BYTES):
             # Only the batches with matches stay in memory, and linked to each other.
             matching = [batch for batch in self._read_batches(group, filtered_columns) if _has_matches(batch, filters)]
             _link(matching)
             yield from matching
 
-    def _group_batches(self, indices: Iterable[int], max_batches: int, max_bytes: int) -> Iterator[list[int]]:
-        """Group batches, in order: up to `max_batches`, and none after `max_bytes` of headers and bodies."""
-        group: list[int] = []
-        total_bytes = 0
-        for index in indices:
-            if len(group) == max_batches or total_bytes > max_bytes:
-                yield group
-                group, total_bytes = [], 0
-            group.append(index)
-            _, metadata_bytes, body_bytes = self._get_block(index)
-            total_bytes += max(metadata_bytes, 0) + max(body_bytes, 0)
-        if group:
-            yield group
+    def _get_batch_bytes(self, index: int) -> int:
+        """The size of a batch's header and body."""
+        _, metadata_bytes, body_bytes = self._get_block(index)
+        return max(metadata_bytes, 0) + max(body_bytes, 0)
 
 
 def _link(batches: Sequence[RecordBatch]) -> None:
@@ -326,16 +316,20 @@ def _has_matches(batch: RecordBatch, filters: Filters) -> bool:
     return bool(filters.evaluate(columns).any())
 
 
-def _find_round_stops(sizes_bytes: Sequence[int]) -> Iterator[int]:
-    """The index after each group of headers that are fetched in one round."""
-    group_bytes = start = 0
-    for index, size_bytes in enumerate(sizes_bytes):
-        if index > start and (group_bytes + size_bytes > MAX_ROUND_BYTES or index - start == _MAX_HEADERS_PER_FETCH):
-            yield index
-            start, group_bytes = index, 0
-        group_bytes += size_bytes
-    if sizes_bytes:
-        yield len(sizes_bytes)
+def _group(
+    entries: Iterable[_Entry], get_size: Callable[[_Entry], int], max_count: int, max_bytes: int
+) -> Iterator[list[_Entry]]:
+    """Group entries that are fetched in one round, in order: up to `max_count`, and none after `max_bytes`."""
+    group: list[_Entry] = []
+    total_bytes = 0
+    for entry in entries:
+        if len(group) == max_count or total_bytes > max_bytes:
+            yield group
+            group, total_bytes = [], 0
+        group.append(entry)
+        total_bytes += max(get_size(entry), 0)
+    if group:
+        yield group
 
 
 def _prefetch_footer_and_first_message(source: RangeSource, limits: ReadLimits) -> None:

@@ -322,7 +322,11 @@ class FileWriter(_IpcWriter):
         self._collector = StatisticsCollector(self.schema, indices, distinct)
 
     def write_batch(self, batch: RecordBatch) -> None:
-        """As `StreamWriter.write_batch`; with statistics, raises `InvalidDataError` for invalid values, too."""
+        """Write a batch, after its dictionaries or their deltas if they are new.
+
+        Raises `InvalidArgumentError` for another schema and for dictionaries that the format or the options do not
+        allow, and with statistics `InvalidDataError` for invalid values; then nothing of the batch is written.
+        """
         collector, statistics = self._collector, None
         if collector is None:
             super().write_batch(batch)

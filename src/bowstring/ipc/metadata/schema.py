@@ -11,7 +11,7 @@ from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, count
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -282,13 +282,9 @@ class BatchColumnPositions(Sequence[ColumnPositions]):
     def __len__(self) -> int:
         return len(self._columns)
 
-    @overload
-    def __getitem__(self, index: int) -> ColumnPositions: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[ColumnPositions]: ...
-    def __getitem__(self, index: int | slice) -> ColumnPositions | list[ColumnPositions]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self._columns)))]
+            return [self[i] for i in range(len(self._columns))[index]]
         column = self._columns[index]
         if column is None:
             column = self._columns[index] = self._create_positions_of_column(index)

@@ -7,10 +7,10 @@ compressed. The codecs release the interpreter lock, so several threads share th
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from threading import Lock
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.ipc.codecs import CODECS, CompressFunction
@@ -32,9 +32,6 @@ _MIN_OUTPUT_BYTES = 1 << 14
 # Memory that any process can be expected to have; above, only a body of some size may ask for much more.
 _MIN_LIMIT_BYTES = 256 << 20
 
-_Job = TypeVar("_Job")
-_Result = TypeVar("_Result")
-
 
 def compress_buffers(buffers: Sequence[Buffer | None], compress: CompressFunction) -> list[list[Any]]:
     """Compress buffers; return each as a list of parts: none for an empty buffer, else prefix and bytes.
@@ -54,7 +51,7 @@ def compress_buffers(buffers: Sequence[Buffer | None], compress: CompressFunctio
 
     nonempty = [buffer for buffer in buffers if buffer is not None and buffer.size]
     sizes = [buffer.size for buffer in nonempty]
-    parts = iter(_map_largest_first(compress_buffer, list(zip(nonempty, _allocate_outputs(sizes), strict=True)), sizes))
+    parts = iter(map_in_threads(compress_buffer, list(zip(nonempty, _allocate_outputs(sizes), strict=True)), sizes))
     return [next(parts) if buffer is not None and buffer.size else [] for buffer in buffers]
 
 
@@ -154,19 +151,9 @@ def decompress_buffers(jobs: Sequence[DecompressionJob]) -> list[Buffer]:
         None if length == NOT_COMPRESSED else target
         for (_, _, length), target in zip(jobs, _allocate_targets(sizes), strict=True)
     ]
-    return _map_largest_first(
+    return map_in_threads(
         lambda job: job[0][0].decompress_buffer(job[0][1], job[1]), list(zip(jobs, targets, strict=True)), sizes
     )
-
-
-def _map_largest_first(
-    work: Callable[[_Job], _Result], jobs: Sequence[_Job], sizes_bytes: Sequence[int]
-) -> list[_Result]:
-    """Like `map_in_threads`, but with the largest buffers first, so that no thread ends with a large one."""
-    order = sorted(range(len(jobs)), key=sizes_bytes.__getitem__, reverse=True)
-    ordered = map_in_threads(work, [jobs[index] for index in order], [sizes_bytes[index] for index in order])
-    by_index = dict(zip(order, ordered, strict=True))
-    return [by_index[index] for index in range(len(jobs))]
 
 
 def _allocate_targets(sizes_bytes: Sequence[int]) -> list[Buffer]:

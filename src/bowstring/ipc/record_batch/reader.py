@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import ClassVar, Protocol, TypeAlias, overload
+from typing import Any, ClassVar, Protocol, TypeAlias
 from weakref import ReferenceType, ref
 
 from bowstring.arrays.array import Array
@@ -87,7 +87,7 @@ class BatchColumns(Sequence[Array]):
         self.dictionaries = dictionaries
         self.location = location
         self._selected_columns: Sequence[ColumnPositions] = positions if selected_columns is None else selected_columns
-        self._arrays: dict[int, Array] | None = None
+        self._arrays: dict[int, Array] = {}
         self._decompressor: BodyDecompressor | None = None
         self._decompressed: dict[int, list[Buffer]] = {}
         self._linked_batches: Sequence[ReferenceType[BatchColumns]] = ()
@@ -102,28 +102,18 @@ class BatchColumns(Sequence[Array]):
     def __len__(self) -> int:
         return len(self._selected_columns)
 
-    @overload
-    def __getitem__(self, index: int) -> Array: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Array]: ...
-    def __getitem__(self, index: int | slice) -> Array | list[Array]:
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
-            return [self[i] for i in range(*index.indices(len(self._selected_columns)))]
-        arrays = self._arrays
-        if arrays is None:
-            arrays = self._arrays = {}
-        array = arrays.get(index)
+            return [self[i] for i in range(len(self._selected_columns))[index]]
+        index = range(len(self._selected_columns))[index]
+        array = self._arrays.get(index)
         if array is None:
-            if not 0 <= index < len(self._selected_columns):
-                if not -len(self._selected_columns) <= index < 0:
-                    raise IndexError(f"column {index} of {len(self._selected_columns)}")
-                return self[index + len(self._selected_columns)]
             if self._linked_batches and self._selected_columns[index].first_node not in self._decompressed:
                 decompress_columns(
                     [(columns, (index,)) for reference in self._linked_batches if (columns := reference()) is not None]
                 )
             # Without a lock: if two threads create it, both arrays are equal.
-            array = arrays[index] = self._create_array(self._selected_columns[index])
+            array = self._arrays[index] = self._create_array(self._selected_columns[index])
         return array
 
     def __iter__(self) -> Iterator[Array]:
@@ -272,7 +262,7 @@ def decompress_columns(columns_of_batches: Iterable[tuple[BatchColumns, Iterable
             continue
         for index in indices:
             column = columns._selected_columns[index]
-            if column.first_node in columns._decompressed or (columns._arrays and index in columns._arrays):
+            if column.first_node in columns._decompressed or index in columns._arrays:
                 continue
             try:
                 buffers = columns._locate_buffers(column, columns._read_nodes_and_buffers(column)[1])

@@ -48,19 +48,17 @@ def encode_body(
     for array in arrays:
         compact = array.layout.compact(array)
         flattened.add(swap_byte_order(compact, is_native=True) if options.is_big_endian else compact)
-    buffers = flattened.buffers
-    compressed: list[list[Any]] | None = None
     if compress is None:
-        sizes = np.array([0 if b is None else b.size for b in buffers], np.int64)
+        parts_of_buffers = [_get_parts(buffer) for buffer in flattened.buffers]
     else:
-        compressed = compress_buffers(buffers, compress)
-        sizes = np.array([sum(map(len, compressed_parts)) for compressed_parts in compressed], np.int64)
+        parts_of_buffers = compress_buffers(flattened.buffers, compress)
+    sizes = np.array([sum(map(len, parts)) for parts in parts_of_buffers], np.int64)
     spans, paddings, size_bytes = compute_buffer_spans(sizes, alignment)
-    parts = (
-        _interleave_paddings(buffers, paddings.tolist())
-        if compressed is None
-        else _join_compressed(compressed, paddings.tolist())
-    )
+    parts: list[Any] = []
+    for buffer_parts, padding in zip(parts_of_buffers, paddings.tolist(), strict=True):
+        parts += buffer_parts
+        if padding:
+            parts.append(_PADDINGS[padding])
     nodes, variadic = np.array(flattened.nodes, np.int64).reshape(-1, 2), np.array(flattened.variadic, np.int64)
     return EncodedBody(BatchHeaderValues(length, nodes, spans, variadic), parts, size_bytes)
 
@@ -75,24 +73,12 @@ def compute_buffer_spans(sizes: Int64Array, alignment: int) -> tuple[Int64Array,
     return np.stack((ends - padded, sizes), 1), padded - sizes, int(ends[-1]) if len(ends) else 0
 
 
-def _interleave_paddings(buffers: Sequence[Buffer | None], paddings: Sequence[int]) -> list[Any]:
-    parts: list[Any] = []
-    for buffer, padding in zip(buffers, paddings, strict=True):
-        if buffer is not None and buffer.size:
-            whole, size = buffer.memory.bytes, buffer.size
-            parts.append(whole if whole.size == size else whole[buffer.offset : buffer.offset + size])
-            if padding:
-                parts.append(_PADDINGS[padding])
-    return parts
-
-
-def _join_compressed(compressed: Sequence[list[Any]], paddings: Sequence[int]) -> list[Any]:
-    parts: list[Any] = []
-    for buffer_parts, padding in zip(compressed, paddings, strict=True):
-        parts += buffer_parts
-        if padding:
-            parts.append(_PADDINGS[padding])
-    return parts
+def _get_parts(buffer: Buffer | None) -> list[Any]:
+    """Return the bytes of a buffer as the only element; none if it is empty."""
+    if buffer is None or not buffer.size:
+        return []
+    whole, size = buffer.memory.bytes, buffer.size
+    return [whole if whole.size == size else whole[buffer.offset : buffer.offset + size]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,6 @@ from bowstring.ipc.format_detection import detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import CONTINUATION, FILE_START, PREFIX_BYTES, Block, parse_first_message_prefix
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import check_metadata_version
 from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.stream import Encoder
@@ -111,7 +110,7 @@ def append_to_file(  # noqa: PLR0913 -- as `new_file`
             ipc_schema=existing.reader.ipc_schema,
         )
         encoder.resume(encoded_schema, existing.read_dictionaries())
-        existing_pairs = replace_statistics(read_custom_metadata(existing.reader.footer), None, ())
+        existing_pairs = replace_statistics(existing.reader.footer_metadata, None, ())
         pairs = (*(pair for pair in existing_pairs if pair[0] not in keys), *added_pairs)
         collector = existing.create_statistics_collector()
         sink = AppendSink(name, source, existing.end)

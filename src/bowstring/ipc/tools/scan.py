@@ -35,7 +35,6 @@ from bowstring.ipc.message import (
     parse_first_message_prefix,
 )
 from bowstring.ipc.metadata import header as headers
-from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader
 from bowstring.ipc.metadata.schema import IpcSchema
 from bowstring.ipc.record_batch.remote import fetch_body
@@ -211,7 +210,7 @@ class FileScan:
     @property
     def footer_metadata(self) -> Metadata:
         """The custom metadata of the footer. Raises `InvalidDataError` if it is malformed."""
-        return read_custom_metadata(self.reader.footer)
+        return self.reader.footer_metadata
 
     @property
     def ipc_schema(self) -> IpcSchema:
