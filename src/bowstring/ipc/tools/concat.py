@@ -161,7 +161,6 @@ class _Output:
                 copier.add_record_batch(message)
                 self.record_batches += 1
                 self.rows += message.header.length
-        copier.flush()
         self._statistics.append(source.reader.statistics if isinstance(source, FileScan) else None)
         for key, value in source.footer_metadata:
             self._pairs.setdefault(key, value)
@@ -228,13 +227,12 @@ def _create_replacement_error(reason: str) -> InvalidArgumentError:
 
 
 class _MessageCopier:
-    """Copies the record batches of one source, in runs as long as possible, after the dictionaries that they need."""
+    """Copies the record batches of one source, each after the dictionaries that it needs."""
 
     def __init__(self, source: FileScan | StreamScan, output: _Output) -> None:
         self._source = source
         self._output = output
         self._positions = source.ipc_schema.column_positions(source.version)
-        self._pending: list[BatchMessage] = []
         self._dictionary_ids: set[int] = set()
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
@@ -275,14 +273,10 @@ class _MessageCopier:
                 encoded = encode_with_replacements(columns, changed_columns, message.location)
                 self._output.writer.write_batch(header.template, encoded)
                 return
-        self._pending.append(message)
-        # Bodies in one memory are copied together; bodies of other sources would all stay in memory until then.
-        if self._source.memory is None:
-            self.flush()
+        self._output.writer.copy_message(message, self._source.memory)
 
     def _write_dictionaries(self, columns: BatchColumns, location: str) -> dict[int, ArrayData]:
         """Write the dictionaries that a batch needs; return the columns whose indices differ in the output."""
-        self.flush()
         encoded_columns = {index: columns[index] for index in self._output.dictionaries}
         try:
             changed_columns = self._output.write_dictionaries(encoded_columns, columns.header.template.compression)
@@ -304,8 +298,3 @@ class _MessageCopier:
         if values is not None:
             values.validate(full=True)
         return values
-
-    def flush(self) -> None:
-        """Copy the pending messages."""
-        messages, self._pending = self._pending, []
-        self._output.writer.copy_messages(messages, self._source.memory)
