@@ -44,9 +44,6 @@ from bowstring.kernels.unify_dictionaries import iter_dictionary_arrays
 from bowstring.layouts.base import ArrayData
 from bowstring.memory.closable import call_on_error
 
-_MAX_EQUAL_SCHEMAS = 64
-"""The number of schemas that are kept so that sources with the same object need no comparison."""
-
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConcatReport:
@@ -134,7 +131,6 @@ class _Output:
         check_metadata_version(first.version, first.name)
         self._first_name, self._version = first.name, first.version
         self.ipc_schema = first.ipc_schema
-        self._equal_schemas = [first.ipc_schema]
         self.writer = MessageWriter(
             sink, first.schema, first.ipc_schema.dictionaries_by_id.values(), first.version, as_stream
         )
@@ -171,19 +167,15 @@ class _Output:
         if source.version != self._version:
             expected, actual = map(format_metadata_version, (self._version, source.version))
             difference = f"metadata version {expected}", actual
-        elif any(other is equal for equal in self._equal_schemas):
-            return
         elif ipc_schema.is_big_endian != other.is_big_endian:
             orders = "little-endian", "big-endian"
             difference = orders[ipc_schema.is_big_endian], orders[other.is_big_endian]
-        else:
+        elif other is not ipc_schema:
             difference = describe_schema_difference(ipc_schema.schema, other.schema, check_metadata=True)
         if difference is not None:
             raise InvalidArgumentError(
                 f"{source.name}: expected {difference[0]} as in {self._first_name}, found {difference[1]}"
             )
-        if len(self._equal_schemas) < _MAX_EQUAL_SCHEMAS:
-            self._equal_schemas.append(other)
 
     def finish(self, metadata: Metadata | None) -> None:
         """Write the end."""
