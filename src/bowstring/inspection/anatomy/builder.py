@@ -89,6 +89,8 @@ def build_anatomy_from_source(
         if report_progress is not None and len(sections) % _PROGRESS_INTERVAL == 0:
             report_progress(section.start, source.size)
         sections.append(section)
+    if report_progress is not None:
+        report_progress(source.size, source.size)
     inspection = _inspect_batches(walker, sections)
     layouts = [] if walker.bodies is None else walker.bodies.layouts
     return Anatomy(
