@@ -25,7 +25,7 @@ COMMANDS = {
 TOTALS = {
     "concatenating": "2 of 2 sources",
     "recovering": r"of \d\.\d+ KiB",
-    "reading": "14 of 14 sections",
+    "reading": r"(\d\.\d+ KiB) of \1",
 }
 
 

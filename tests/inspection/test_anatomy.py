@@ -15,7 +15,7 @@ from bowstring.errors import BowstringError, FormatMismatchError, LimitError, No
 from bowstring.inspection.anatomy.encoder import MEANINGS
 from bowstring.inspection.anatomy.model import Anatomy, ByteRangeKind, FileSection, FileSectionKind
 from bowstring.ipc.write_options import IpcWriteOptions
-from tests.inspection.test_report_builder import written_by_bowstring, written_by_pyarrow
+from tests.inspection.test_header_inspection import written_by_bowstring, written_by_pyarrow
 
 FORMATS = ("file", "stream")
 TABLE = pa.table(
@@ -48,7 +48,7 @@ def buffer_ranges(anatomy: Anatomy, section: FileSection) -> dict[tuple[str, str
     """Field and role of each buffer of a section that is on the map -> its bytes in the file."""
     layout, out, at = anatomy.layouts[section.layout_index], {}, section.start
     indices = layout.buffer_indices(
-        () if section.span is None or not layout.is_variadic else section.span.header.variadic_counts()
+        () if section.message is None or not layout.is_variadic else section.message.header.variadic_counts()
     )
     for size, number in zip(
         section.byte_ranges.lengths_bytes.tolist(), section.byte_ranges.buffers.tolist(), strict=True
@@ -297,7 +297,7 @@ def test_the_sections_of_golden_files_cover_all_bytes_without_errors(shared_fold
         assert_contiguous(anatomy)
         assert (path.name, anatomy.faults) == (path.name, ())
         assert anatomy.inspection == bs.inspection.inspect(path)
-        assert all(section.layout_index >= 0 for section in anatomy.sections if section.span is not None)
+        assert all(section.layout_index >= 0 for section in anatomy.sections if section.message is not None)
 
 
 def test_the_sections_of_fuzzed_files_cover_all_bytes_or_the_file_is_rejected(shared_folder: Path) -> None:

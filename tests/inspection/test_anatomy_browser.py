@@ -19,7 +19,7 @@ from bowstring.inspection.anatomy.model import ByteRangeKind, FileSectionKind
 from tests.inspection.browser import chromium, open_page
 from tests.inspection.test_anatomy import buffer_ranges
 from tests.inspection.test_anatomy_page import HOSTILE
-from tests.inspection.test_report_builder import written_by_bowstring, written_by_pyarrow
+from tests.inspection.test_header_inspection import written_by_bowstring, written_by_pyarrow
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

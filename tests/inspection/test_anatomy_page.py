@@ -25,7 +25,7 @@ from bowstring.inspection.anatomy.model import FileSectionKind
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.record_batch.compression import decompress_first_bytes
-from tests.inspection.test_report_builder import written_by_bowstring, written_by_pyarrow
+from tests.inspection.test_header_inspection import written_by_bowstring, written_by_pyarrow
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

@@ -15,15 +15,15 @@ from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import echo_json, list_inputs, open_input, prefix_errors_with_source, source_name
 from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, file_argument, from_option, json_option, max_piped_bytes_option
-from bowstring.cli.table_report import TableReport, column_document, report_table
+from bowstring.cli.table_report import TableReport, column_document, inspect_table
 from bowstring.cli.terminal_tables import ColumnFit, print_table
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.errors import BowstringError, InvalidDataError, format_count
 from bowstring.file_formats import LazyTable, SourceOptions
+from bowstring.inspection.header_inspection import inspect
 from bowstring.inspection.report import ColumnReport, Inspection, SchemaFieldReport, to_document
-from bowstring.inspection.report_builder import inspect
 
 _INDENT = "  "
 # What a terminal shows at a glance; `--json` has everything.
@@ -129,7 +129,7 @@ def _inspect(file: str | None, source_format: str | None, max_piped_bytes: int) 
     with open_input(file, source_format) as source:
         if source.format == "arrow":
             return inspect(source.source, max_piped_bytes=max_piped_bytes)
-        return report_table(source, SourceOptions(max_piped_bytes=max_piped_bytes))
+        return inspect_table(source, SourceOptions(max_piped_bytes=max_piped_bytes))
 
 
 def _to_document(report: _Report) -> dict[str, Any]:

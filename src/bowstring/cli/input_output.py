@@ -13,7 +13,7 @@ import click
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.storage_options import get_storage_options
-from bowstring.datasets.files import File, list_files
+from bowstring.datasets.files import File, list_files, unify_nullability
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
 from bowstring.display.printable_text import to_printable
@@ -114,10 +114,7 @@ class _JoinedFiles(TableSource):
         for file in self._files[1:]:
             source = TableSource(resolve_source(file), self.format, file, self.invalid_rows)
             with source, source.open_table(options) as table:
-                if as_nullable(table.schema) != schema:
-                    raise InvalidDataError(
-                        f"{file}: expected {schema!r}, as in {self._files[0]}, found {table.schema!r}"
-                    )
+                unify_nullability([(str(self._files[0]), schema), (str(file), table.schema)])
                 yield from _with_schema(schema, table)
 
 

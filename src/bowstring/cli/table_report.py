@@ -16,8 +16,8 @@ from bowstring.datatypes.types import DataType
 from bowstring.display.printable_text import fraction
 from bowstring.errors import format_count
 from bowstring.file_formats import SourceOptions, TableSource
+from bowstring.inspection.header_inspection import describe_fields
 from bowstring.inspection.report import ColumnReport, schema_document
-from bowstring.inspection.report_builder import report_fields
 
 _FORMAT_NAMES = {"parquet": "Parquet", "csv": "CSV", "json": "JSON", "jsonl": "JSON"}
 
@@ -91,10 +91,10 @@ def column_document(column: ColumnReport, encoding: str) -> dict[str, Any]:
     }
 
 
-def report_table(source: TableSource, options: SourceOptions) -> TableReport:
+def inspect_table(source: TableSource, options: SourceOptions) -> TableReport:
     """Return the report on a file. Of Parquet only the footer is read; CSV and JSON are read completely."""
     if source.format == "parquet":
-        return _report_parquet(source, options)
+        return _inspect_parquet(source, options)
     with (
         progress_bar("reading", "bytes") as report_progress,
         open_with_progress(source, options, report_progress) as table,
@@ -104,24 +104,24 @@ def report_table(source: TableSource, options: SourceOptions) -> TableReport:
             rows += batch.num_rows
             sizes += [column.nbytes for column in batch.columns]
             nulls += [column.null_count for column in batch.columns]
-    columns = _report_columns(table.schema, sizes.tolist(), nulls.tolist())
+    columns = _describe_columns(table.schema, sizes.tolist(), nulls.tolist())
     texts = ("text",) * len(columns)
     return TableReport(
         source.name, source.format, source.size_bytes, rows, None, columns, texts, (), None, table.schema.pairs
     )
 
 
-def _report_columns(
+def _describe_columns(
     schema: Schema, sizes: Sequence[int], null_counts: Sequence[int | None]
 ) -> tuple[ColumnReport, ...]:
     total = sum(sizes)
     return tuple(
         ColumnReport(index, field, size, 0, fraction(size, total), nulls)
-        for index, (field, size, nulls) in enumerate(zip(report_fields(schema), sizes, null_counts, strict=True))
+        for index, (field, size, nulls) in enumerate(zip(describe_fields(schema), sizes, null_counts, strict=True))
     )
 
 
-def _report_parquet(source: TableSource, options: SourceOptions) -> TableReport:
+def _inspect_parquet(source: TableSource, options: SourceOptions) -> TableReport:
     with source.open_parquet(options.max_piped_bytes) as parquet_file:
         metadata, schema = parquet_file.metadata, import_schema(parquet_file.schema_arrow)
         groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
@@ -145,7 +145,7 @@ def _report_parquet(source: TableSource, options: SourceOptions) -> TableReport:
         source.size_bytes,
         metadata.num_rows,
         len(groups),
-        _report_columns(schema, sizes, null_counts),
+        _describe_columns(schema, sizes, null_counts),
         tuple(encodings),
         tuple(sorted(codecs)),
         metadata.created_by,

@@ -99,11 +99,11 @@ def unify_nullability(schemas: Iterable[tuple[str, Schema]]) -> Schema:
 
     Raises `InvalidDataError` if they differ in anything else.
     """
-    (_, unified), *others = schemas
+    (first_name, unified), *others = schemas
     for name, schema in others:
         if schema != unified:
             if as_nullable(schema) != as_nullable(unified):
-                raise InvalidDataError(f"{name}: expected {unified!r}, found {schema!r}")
+                raise InvalidDataError(f"{name}: expected {unified!r}, as in {first_name}, found {schema!r}")
             unified = as_nullable(unified)
     return unified
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bowstring.datatypes.field import Field
 from bowstring.inspection.anatomy.model import BodyBuffer, BodyField, BodyLayout
-from bowstring.inspection.report_builder import BatchTotals, type_text_without_children
+from bowstring.inspection.header_inspection import BatchTotals, type_text_without_children
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.header import RECORD_BATCH
 from bowstring.ipc.metadata.schema import V4, IpcSchema, has_legacy_validity

@@ -20,8 +20,8 @@ from bowstring.inspection.anatomy.model import (
     FileSectionKind,
 )
 from bowstring.inspection.anatomy.walker import MAX_FAULTS, Walker
+from bowstring.inspection.header_inspection import create_inspection
 from bowstring.inspection.report import Inspection
-from bowstring.inspection.report_builder import create_inspection
 from bowstring.inspection.validation import Fault, Validator
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sources import RandomAccessSource
@@ -89,6 +89,8 @@ def build_anatomy_from_source(
         if report_progress is not None and len(sections) % _PROGRESS_INTERVAL == 0:
             report_progress(section.start, source.size)
         sections.append(section)
+    if report_progress is not None:
+        report_progress(source.size, source.size)
     inspection = _inspect_batches(walker, sections)
     layouts = [] if walker.bodies is None else walker.bodies.layouts
     return Anatomy(
@@ -141,8 +143,8 @@ def _sum_bytes_by_role(sections: Sequence[FileSection], layouts: list[BodyLayout
     sums = [np.zeros(2 * len(layout.buffers), np.int64) for layout in layouts]
     for section in sections:
         if section.kind is FileSectionKind.RECORD_BATCH and section.layout_index >= 0 and section.is_listed:
-            assert section.span is not None
-            indices = layouts[section.layout_index].buffer_indices(section.span.header.variadic_counts())
+            assert section.message is not None
+            indices = layouts[section.layout_index].buffer_indices(section.message.header.variadic_counts())
             np.add.at(sums[section.layout_index], indices, section.buffers[1])
     totals: Counter[tuple[int, str]] = Counter()
     for layout, sizes in zip(layouts, sums, strict=True):
@@ -192,23 +194,23 @@ def _find_buffer_offset(fault: Fault, anatomy: Anatomy, batches: dict[int, FileS
     if fault.record_batch is None:
         starts: dict[str, int] = {}
         for section in anatomy.sections:
-            if section.kind is FileSectionKind.DICTIONARY_BATCH and section.span is not None:
-                starts.setdefault(f"dictionary {section.span.header.template.dictionary_id}", section.start)
+            if section.kind is FileSectionKind.DICTIONARY_BATCH and section.message is not None:
+                starts.setdefault(f"dictionary {section.message.header.template.dictionary_id}", section.start)
         return starts.get(next(iter(fault.path), ""))
     batch = batches.get(fault.record_batch)
-    if batch is None or batch.span is None:
+    if batch is None or batch.message is None:
         return None
     if batch.layout_index < 0:
         return batch.start
     layout, (offsets, lengths) = anatomy.layouts[batch.layout_index], batch.buffers
-    indices = layout.buffer_indices(batch.span.header.variadic_counts())
+    indices = layout.buffer_indices(batch.message.header.variadic_counts())
     buffer_name = _BUFFER_NAME.match(fault.message)
     column_offsets: list[int] = []
     for index, offset, length in zip(indices.tolist(), offsets.tolist(), lengths.tolist(), strict=True):
         buffer = layout.buffers[index if index >= 0 else ~index]
         if not length or layout.fields[buffer.field].column != fault.column:
             continue
-        column_offsets.append(batch.span.body_offset + offset)
+        column_offsets.append(batch.message.body_offset + offset)
         if buffer_name is not None and buffer.role == {"values": "data"}.get(buffer_name[1], buffer_name[1]):
             return column_offsets[-1]
     return column_offsets[0] if column_offsets else batch.start

@@ -182,34 +182,34 @@ def _add_sections(
         columns["kind"][index], columns["number"][index] = _SECTION_KINDS[section.kind], section.number
         columns["leaves"][index] = len(byte_ranges)
         columns["flags"][index] = _LISTED * section.is_listed
-        span = section.span
+        message = section.message
         if is_detailed[index]:
             has_layout = section.layout_index >= 0 and len(layouts[section.layout_index].fields) <= _MAX_FIELDS
             columns["layout"][index] = section.layout_index if has_layout else -1
-            columns["buffers"][index] = 0 if span is None else len(section.buffers[0])
-            if span is not None and len(shared) < _MAX_SHARED:
+            columns["buffers"][index] = 0 if message is None else len(section.buffers[0])
+            if message is not None and len(shared) < _MAX_SHARED:
                 offsets, lengths = section.buffers
                 buffer_bytes = int(byte_ranges.lengths_bytes[byte_ranges.kinds == ByteRangeKind.BUFFER].sum())
                 # The page computes spans from the ranges, unless buffers overlap.
                 if buffer_bytes != int(lengths.clip(0).sum()):
                     spans = zip(offsets[:1000].tolist(), lengths[:1000].tolist(), strict=True)
                     shared[str(index)] = list(map(list, spans))
-        if span is None:
+        if message is None:
             continue
-        template = span.header.template
-        columns["rows"][index], columns["body_offset"][index] = span.header.length, span.body_offset
-        columns["body_bytes"][index] = span.header.body_bytes
+        template = message.header.template
+        columns["rows"][index], columns["body_offset"][index] = message.header.length, message.body_offset
+        columns["body_bytes"][index] = message.header.body_bytes
         columns["codec"][index] = list(CODECS).index(template.compression) if template.compression else -1
         columns["flags"][index] |= (
-            _DELTA * template.is_delta | _LEGACY * span.is_legacy_framing | _WITH_METADATA * bool(template.pairs)
+            _DELTA * template.is_delta | _LEGACY * message.is_legacy_framing | _WITH_METADATA * bool(template.pairs)
         )
         dictionary[index] = str(template.dictionary_id) if section.kind is FileSectionKind.DICTIONARY_BATCH else ""
         if columns["layout"][index] >= 0:
-            node_array = span.header.nodes()
+            node_array = message.header.nodes()
             columns["nodes"][index] = len(node_array)
             nodes.append(np.stack([node_array["length"], node_array["null_count"]], axis=1).astype(np.int64))
             if layouts[section.layout_index].is_variadic:
-                variadic.append(np.array(span.header.variadic_counts(), np.int64))
+                variadic.append(np.array(message.header.variadic_counts(), np.int64))
     for name, values in columns.items():
         arrays.add(f"section_{name}", values, "u1" if name in ("kind", "flags") else "f8" if name != "leaves" else "u4")
     arrays.add("section_dictionary", [int(key) if key else -1 for key in dictionary], "f8")
@@ -232,8 +232,8 @@ def _sampled_ranges(
     if total_bytes <= limits.max_whole_bytes:
         yield 0, total_bytes
         return
-    batches = [(section, byte_ranges) for section, byte_ranges in sections if section.span is not None]
-    others = [(section, byte_ranges) for section, byte_ranges in sections if section.span is None]
+    batches = [(section, byte_ranges) for section, byte_ranges in sections if section.message is not None]
+    others = [(section, byte_ranges) for section, byte_ranges in sections if section.message is None]
     remaining_bytes = limits.max_sample_bytes
     # Metadata first, then the first three batches and the last one, then the others until the limit.
     for section, byte_ranges in [*others, *batches[:3], *batches[-1:], *batches[3:-1]]:
@@ -278,7 +278,7 @@ def _add_decompressed_bytes(
     requests: list[tuple[int, str, Span]] = []
     first_leaf, remaining_bytes = 0, MAX_ROUND_BYTES if isinstance(source, RangeSource) else sys.maxsize
     for section, byte_ranges in sections:
-        codec = None if section.span is None else section.span.header.template.compression
+        codec = None if section.message is None else section.message.header.template.compression
         if codec is not None and len(requests) < _MAX_DECOMPRESSED and remaining_bytes > 0:
             offsets = section.start + np.cumsum(byte_ranges.lengths_bytes) - byte_ranges.lengths_bytes
             for leaf in np.flatnonzero(byte_ranges.kinds == ByteRangeKind.BUFFER).tolist():

@@ -94,7 +94,7 @@ class FileSection:
     """A message, the start of a file, the footer, or unclaimed bytes.
 
     - `number`: the index among sections of its kind, in the footer's order for batches of a file; -1 if not applicable
-    - `span`: the header and the body's offset of a record or dictionary batch
+    - `message`: the header and the body's offset of a record or dictionary batch
     - `layout_index`: the index in `Anatomy.layouts` of the layout of its body, or -1 if it contradicts the schema
     - `is_listed`: whether the file's footer refers to it
     """
@@ -103,15 +103,15 @@ class FileSection:
     start: int
     byte_ranges: ByteRanges
     number: int = -1
-    span: BatchMessage | None = None
+    message: BatchMessage | None = None
     layout_index: int = -1
     is_listed: bool = True
 
     @property
     def buffers(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """The offsets and lengths of the body's buffers, as in the header of a batch, each of shape (buffers,)."""
-        assert self.span is not None
-        buffers = self.span.header.buffers()
+        assert self.message is not None
+        buffers = self.message.header.buffers()
         return buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
 
     @property

@@ -242,10 +242,10 @@ class Walker:
     def _batch_section(self, message: Message[BatchHeader], number: int, is_listed: bool = True) -> FileSection:
         header = message.header
         kind = _BATCH_SECTION_KINDS[header.template.kind]
-        span = BatchMessage.from_message(message, (f"{self.source.name}:", kind.value, number))
-        layout_index = self._find_layout_index(span, is_listed)
-        byte_ranges = framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(span))
-        section = FileSection(kind, message.offset, byte_ranges, number, span, layout_index, is_listed)
+        batch = BatchMessage.from_message(message, (f"{self.source.name}:", kind.value, number))
+        layout_index = self._find_layout_index(batch, is_listed)
+        byte_ranges = framing_byte_ranges(message.metadata_bytes, message.prefix_bytes, self._flatbuffer_size(batch))
+        section = FileSection(kind, message.offset, byte_ranges, number, batch, layout_index, is_listed)
         offsets, lengths = section.buffers
         if layout_index < 0 or header.body_bytes > message.body_bytes:
             offsets, lengths = clip_buffers(offsets, lengths, message.body_bytes)
@@ -259,23 +259,23 @@ class Walker:
         except InvalidDataError as error:
             self.faults.add(schema.offset, error)
 
-    def _find_layout_index(self, span: BatchMessage, is_listed: bool) -> int:
+    def _find_layout_index(self, batch: BatchMessage, is_listed: bool) -> int:
         """Return the index of the layout of a batch's body, or -1 for a batch that contradicts the schema."""
         if self.bodies is None:
             return -1
         try:
-            return self.bodies.add(span, is_listed)
+            return self.bodies.add(batch, is_listed)
         except InvalidDataError as error:
-            if span.body_bytes == span.header.body_bytes:  # otherwise the truncation is recorded
-                self.faults.add(span.start, error)
+            if batch.body_bytes == batch.header.body_bytes:  # otherwise the truncation is recorded
+                self.faults.add(batch.start, error)
             return -1
 
-    def _flatbuffer_size(self, span: BatchMessage) -> int:
+    def _flatbuffer_size(self, batch: BatchMessage) -> int:
         """Return the size of a header's flatbuffer, cached by template: its headers differ only in numbers."""
-        template = span.header.template
+        template = batch.header.template
         cached = self._flatbuffer_sizes.get(id(template))
         if cached is None or cached[0] is not template:
-            size_bytes = flatbuffer_size(span.read_flatbuffer(), "Message", "header", self._limits.max_tables)
+            size_bytes = flatbuffer_size(batch.read_flatbuffer(), "Message", "header", self._limits.max_tables)
             cached = self._flatbuffer_sizes[id(template)] = (template, size_bytes)
         return cached[1]
 

@@ -44,9 +44,6 @@ from bowstring.kernels.unify_dictionaries import iter_dictionary_arrays
 from bowstring.layouts.base import ArrayData
 from bowstring.memory.closable import call_on_error
 
-_MAX_EQUAL_SCHEMAS = 64
-"""The number of schemas that are kept so that sources with the same object need no comparison."""
-
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class ConcatReport:
@@ -134,7 +131,6 @@ class _Output:
         check_metadata_version(first.version, first.name)
         self._first_name, self._version = first.name, first.version
         self.ipc_schema = first.ipc_schema
-        self._equal_schemas = [first.ipc_schema]
         self.writer = MessageWriter(
             sink, first.schema, first.ipc_schema.dictionaries_by_id.values(), first.version, as_stream
         )
@@ -161,7 +157,6 @@ class _Output:
                 copier.add_record_batch(message)
                 self.record_batches += 1
                 self.rows += message.header.length
-        copier.flush()
         self._statistics.append(source.reader.statistics if isinstance(source, FileScan) else None)
         for key, value in source.footer_metadata:
             self._pairs.setdefault(key, value)
@@ -172,19 +167,15 @@ class _Output:
         if source.version != self._version:
             expected, actual = map(format_metadata_version, (self._version, source.version))
             difference = f"metadata version {expected}", actual
-        elif any(other is equal for equal in self._equal_schemas):
-            return
         elif ipc_schema.is_big_endian != other.is_big_endian:
             orders = "little-endian", "big-endian"
             difference = orders[ipc_schema.is_big_endian], orders[other.is_big_endian]
-        else:
+        elif other is not ipc_schema:
             difference = describe_schema_difference(ipc_schema.schema, other.schema, check_metadata=True)
         if difference is not None:
             raise InvalidArgumentError(
                 f"{source.name}: expected {difference[0]} as in {self._first_name}, found {difference[1]}"
             )
-        if len(self._equal_schemas) < _MAX_EQUAL_SCHEMAS:
-            self._equal_schemas.append(other)
 
     def finish(self, metadata: Metadata | None) -> None:
         """Write the end."""
@@ -228,13 +219,12 @@ def _create_replacement_error(reason: str) -> InvalidArgumentError:
 
 
 class _MessageCopier:
-    """Copies the record batches of one source, in runs as long as possible, after the dictionaries that they need."""
+    """Copies the record batches of one source, each after the dictionaries that it needs."""
 
     def __init__(self, source: FileScan | StreamScan, output: _Output) -> None:
         self._source = source
         self._output = output
         self._positions = source.ipc_schema.column_positions(source.version)
-        self._pending: list[BatchMessage] = []
         self._dictionary_ids: set[int] = set()
         self._in_stream: StreamDictionaries | None = None
         self._lookup: DictionaryLookup = lambda _: None
@@ -275,14 +265,10 @@ class _MessageCopier:
                 encoded = encode_with_replacements(columns, changed_columns, message.location)
                 self._output.writer.write_batch(header.template, encoded)
                 return
-        self._pending.append(message)
-        # Bodies in one memory are copied together; bodies of other sources would all stay in memory until then.
-        if self._source.memory is None:
-            self.flush()
+        self._output.writer.copy_message(message, self._source.memory)
 
     def _write_dictionaries(self, columns: BatchColumns, location: str) -> dict[int, ArrayData]:
         """Write the dictionaries that a batch needs; return the columns whose indices differ in the output."""
-        self.flush()
         encoded_columns = {index: columns[index] for index in self._output.dictionaries}
         try:
             changed_columns = self._output.write_dictionaries(encoded_columns, columns.header.template.compression)
@@ -304,8 +290,3 @@ class _MessageCopier:
         if values is not None:
             values.validate(full=True)
         return values
-
-    def flush(self) -> None:
-        """Copy the pending messages."""
-        messages, self._pending = self._pending, []
-        self._output.writer.copy_messages(messages, self._source.memory)

@@ -1,12 +1,12 @@
 """Write files and streams of existing messages («Encapsulated message format», «IPC File Format»).
 
 A flatbuffer and a body do not depend on their position, so both are copied unchanged; only the framing, the schema and
-the footer are new. Adjacent messages are copied as one range.
+the footer are new.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from bowstring.datatypes.field import Metadata
@@ -123,46 +123,27 @@ class MessageWriter:
         self._sink.write_message(framed_metadata, body.parts, body.size_bytes)
         self.blocks[kind].append((start, len(framed_metadata), body.size_bytes))
 
-    def copy_messages(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
-        """Copy messages; `source` is the memory or file that contains them, None if each has its own body."""
-        first = 0
-        for index, message in enumerate(messages if self._missing_dictionaries else ()):
-            template = message.header.template
-            if template.kind == headers.DICTIONARY_BATCH:
-                self._missing_dictionaries.pop(template.dictionary_id, None)
-            elif self._as_stream:
-                self._copy_runs(messages[first:index], source)
-                first = index
-                self._write_empty_dictionaries()
-        self._copy_runs(messages[first:], source)
+    def copy_message(self, message: BatchMessage, source: MemorySource | None) -> None:
+        """Copy a message; `source` is the memory or file that contains it, None if it has a body of its own."""
+        template, body_bytes = message.header.template, message.header.body_bytes
+        if template.kind == headers.DICTIONARY_BATCH:
+            self._missing_dictionaries.pop(template.dictionary_id, None)
+        elif self._as_stream:
+            self._write_empty_dictionaries()
+        start, padding = self._sink.position, bytes(-body_bytes % 8)
+        flatbuffer = _with_padded_body_length(message) if padding else message.read_flatbuffer()
+        framed_metadata = frame_message(flatbuffer, start, ALIGNMENT_BYTES)
+        self._sink.write([framed_metadata], len(framed_metadata))
+        assert message.body is not None
+        copy_memory(source, Buffer(message.body.memory, message.body.offset, body_bytes), self._sink)
+        if padding:
+            self._sink.write([padding], len(padding))
+        self.blocks[template.kind].append((start, len(framed_metadata), body_bytes + len(padding)))
 
     def _write_empty_dictionaries(self) -> None:
         """Write the missing dictionaries, without values."""
         for declaration in list(self._missing_dictionaries.values()):
             self.write_dictionary(DictionaryHeader(declaration.id), layout_of(declaration.value_type).from_pylist([]))
-
-    def _copy_runs(self, messages: Sequence[BatchMessage], source: MemorySource | None) -> None:
-        for run in _group_contiguous(messages, source is not None):
-            self._copy_run(run, source)
-
-    def _copy_run(self, run: Sequence[BatchMessage], source: MemorySource | None) -> None:
-        sink, first, last = self._sink, run[0], run[-1]
-        skew = first.body_offset % ALIGNMENT_BYTES if len(run) > 1 else 0  # the others keep their alignment
-        start = sink.position
-        size_bytes = last.body_offset + last.header.body_bytes - first.body_offset
-        padding = bytes(-size_bytes % 8)
-        flatbuffer = _with_padded_body_length(first) if padding else first.read_flatbuffer()
-        framed_metadata = frame_message(flatbuffer, start - skew, ALIGNMENT_BYTES)
-        sink.write([framed_metadata], len(framed_metadata))
-        shift = sink.position - first.body_offset
-        assert first.body is not None
-        copy_memory(source, Buffer(first.body.memory, first.body.offset, size_bytes), sink)
-        if padding:
-            sink.write([padding], len(padding))
-        for message in run:
-            at = start if message is first else message.start + shift
-            body_bytes = message.header.body_bytes + len(padding)
-            self.blocks[message.header.template.kind].append((at, message.body_offset + shift - at, body_bytes))
 
     def finish(self, pairs: Metadata = ()) -> None:
         """Write the end marker, and the footer of a file with this custom metadata; the sink is finished."""
@@ -184,26 +165,3 @@ def _with_padded_body_length(message: BatchMessage) -> bytes:
     out = bytearray(root.flatbuffer.raw)
     out[at : at + 8] = (message.header.body_bytes + -message.header.body_bytes % 8).to_bytes(8, "little")
     return bytes(out)
-
-
-def _group_contiguous(messages: Sequence[BatchMessage], is_one_memory: bool) -> Iterator[list[BatchMessage]]:
-    """Group adjacent messages if the bytes between their bodies can stay unchanged."""
-    run: list[BatchMessage] = []
-    for message in messages:
-        if run and not (is_one_memory and _is_adjacent(run[-1], message)):
-            yield run
-            run = []
-        run.append(message)
-    if run:
-        yield run
-
-
-def _is_adjacent(before: BatchMessage, message: BatchMessage) -> bool:
-    return (
-        message.start == before.body_offset + before.header.body_bytes
-        and before.body_offset % 8 == 0
-        and message.start % 8 == 0
-        and message.body_offset % 8 == 0
-        and message.header.body_bytes % 8 == 0
-        and message.has_valid_stream_framing()
-    )

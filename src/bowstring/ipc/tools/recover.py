@@ -162,15 +162,12 @@ def _write_selected(
     selector: _MessageSelector, writer: MessageWriter, report_progress: Callable[[int, int | None], None] | None
 ) -> RecoveryReport:
     search = selector.search
-    pending: list[BatchMessage] = []
     damaged_columns: list[DamagedColumn] = []
     rows = batches = dictionaries = 0
     for selected in selector.select():
         message = selected.message if isinstance(selected, _RepairedBatch) else selected
         header, template = message.header, message.header.template
         if isinstance(selected, _RepairedBatch):
-            writer.copy_messages(pending, search.source)
-            pending.clear()
             writer.write_batch(template, selected.new_body)
             names = search.schema.ipc_schema.schema.names
             damaged_columns += [
@@ -178,7 +175,7 @@ def _write_selected(
                 for index, reason in selected.reasons.items()
             ]
         else:
-            pending.append(message)
+            writer.copy_message(message, search.source)
         if template.kind == headers.RECORD_BATCH:
             batches += 1
             rows += header.length
@@ -186,7 +183,6 @@ def _write_selected(
             dictionaries += 1
         if report_progress is not None:
             report_progress(message.body_offset + header.body_bytes, search.source.size)
-    writer.copy_messages(pending, search.source)
     footer = search.footer
     writer.finish(() if footer is None else replace_statistics(footer.pairs, None, ()))
     dropped = sorted(selector.dropped, key=lambda dropped_range: (dropped_range.start, dropped_range.stop))

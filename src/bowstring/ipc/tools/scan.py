@@ -85,20 +85,10 @@ class BatchMessage:
         """Whether the message begins with its length."""
         return self.prefix_bytes == LEGACY_PREFIX_BYTES
 
-    @property
-    def _is_prefix_in_header(self) -> bool:
-        """Whether `header.raw` includes the prefix, as in a file, not in a stream."""
-        return len(self.header.raw) == self.metadata_bytes
-
     def read_flatbuffer(self) -> bytes:
         """Return the message's metadata without its framing."""
-        return bytes(self.header.raw[self.prefix_bytes if self._is_prefix_in_header else 0 :])
-
-    def has_valid_stream_framing(self) -> bool:
-        """Whether framing and footer agree, so that a stream reader finds the body at the same offset."""
-        if self.is_legacy_framing or not self._is_prefix_in_header:
-            return not self.is_legacy_framing
-        return int.from_bytes(self.header.raw[4:8], "little") == self.metadata_bytes - PREFIX_BYTES
+        is_prefix_in_header = len(self.header.raw) == self.metadata_bytes  # as in a file, not in a stream
+        return bytes(self.header.raw[self.prefix_bytes if is_prefix_in_header else 0 :])
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,8 +71,8 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
     """
     with open_scan(source, limits, max_piped_bytes) as scan:
         totals = BatchTotals(scan.ipc_schema)
-        for span in scan.batch_messages():
-            totals.add(span)
+        for message in scan.batch_messages():
+            totals.add(message)
         return create_inspection(
             scan.name,
             scan.format,
@@ -104,9 +104,9 @@ def create_inspection(
             rows_max=int(rows.max()) if has_rows else None,
             with_metadata=totals.num_with_metadata,
         ),
-        dictionaries=_dictionary_reports(ipc_schema, totals),
-        columns=_column_reports(ipc_schema, totals),
-        bytes=_bytes_report(totals, sizes),
+        dictionaries=_describe_dictionaries(ipc_schema, totals),
+        columns=_describe_columns(ipc_schema, totals),
+        bytes=_sum_sizes(totals, sizes),
         encoding=IpcEncodingReport(
             metadata_version=VERSIONS[min(totals.versions, default=schema.version)],
             endianness=_ENDIANNESS[endianness],
@@ -124,14 +124,14 @@ def create_inspection(
     )
 
 
-def report_fields(schema: Schema) -> list[SchemaFieldReport]:
+def describe_fields(schema: Schema) -> list[SchemaFieldReport]:
     """Describe the fields of a schema, with the ids that dictionaries get in a file."""
     _, ipc_schema = create_schema_record(schema)
     declarations = zip(schema, ipc_schema.dictionaries, strict=True)
-    return [_field_report(field, iter(nodes)) for field, nodes in declarations]
+    return [_describe_field(field, iter(nodes)) for field, nodes in declarations]
 
 
-def _bytes_report(totals: BatchTotals, sizes: FramingSizes) -> BytesReport:
+def _sum_sizes(totals: BatchTotals, sizes: FramingSizes) -> BytesReport:
     buffers = min(totals.buffer_bytes, totals.body_bytes)  # buffers can share bytes
     padding = totals.body_bytes - buffers
     accounted_bytes = (
@@ -149,7 +149,7 @@ def _bytes_report(totals: BatchTotals, sizes: FramingSizes) -> BytesReport:
     )
 
 
-def _column_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[ColumnReport, ...]:
+def _describe_columns(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[ColumnReport, ...]:
     columns = zip(
         ipc_schema.schema.fields,
         ipc_schema.dictionaries,
@@ -164,12 +164,12 @@ def _column_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[ColumnR
             totals.dictionaries[key].total_bytes for key in dictionary_ids if key in totals.dictionaries
         )
         share = fraction(buffer_bytes + dictionary_bytes, totals.buffer_bytes)
-        report = _field_report(column, iter(nodes))
+        report = _describe_field(column, iter(nodes))
         reports.append(ColumnReport(index, report, buffer_bytes, dictionary_bytes, share, nulls))
     return tuple(reports)
 
 
-def _dictionary_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[DictionaryReport, ...]:
+def _describe_dictionaries(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[DictionaryReport, ...]:
     users: dict[int, list[int]] = {key: [] for key in ipc_schema.dictionaries_by_id}
     for column, nodes in enumerate(ipc_schema.dictionaries):
         for key in {node.id for node in walk_declarations(nodes)}:
@@ -191,7 +191,7 @@ def _dictionary_reports(ipc_schema: IpcSchema, totals: BatchTotals) -> tuple[Dic
     return tuple(reports)
 
 
-def _field_report(field: Field, nodes: Iterator[DictionaryDeclaration]) -> SchemaFieldReport:
+def _describe_field(field: Field, nodes: Iterator[DictionaryDeclaration]) -> SchemaFieldReport:
     """Describe a field; `nodes` are the dictionaries of the field and its children, depth first."""
     storage, encoding = field.type, None
     if isinstance(storage, ExtensionType):
@@ -208,7 +208,7 @@ def _field_report(field: Field, nodes: Iterator[DictionaryDeclaration]) -> Schem
         storage, nodes = storage.value_type, iter(node.nested)
         order = ", ordered" if encoding.ordered else ""
         text = f"dictionary<{encoding.index_type} to {type_text_without_children(storage)}{order}>"
-    children = tuple(_field_report(child, nodes) for child in storage.fields)
+    children = tuple(_describe_field(child, nodes) for child in storage.fields)
     return SchemaFieldReport(
         field.name, str(field.type), text, field.nullable, encoding, extension, field.pairs, children
     )
@@ -288,58 +288,58 @@ class BatchTotals:
         offset_bits = self._offset_bits | MAX_ALIGNMENT_BYTES
         return offset_bits & -offset_bits
 
-    def add(self, span: BatchMessage) -> None:
+    def add(self, message: BatchMessage) -> None:
         """Add one batch. Raises `InvalidDataError` if nodes or buffers do not match the schema or the body; then the
         batch is not counted.
         """
-        template = span.header.template
+        template = message.header.template
         if template.kind == RECORD_BATCH:
-            self._add_record_batch(span)
+            self._add_record_batch(message)
         else:
-            self._add_dictionary(span)
-        self.body_bytes += span.body_bytes
-        self.metadata_bytes += span.metadata_bytes
-        self.has_legacy_framing |= span.is_legacy_framing
+            self._add_dictionary(message)
+        self.body_bytes += message.body_bytes
+        self.metadata_bytes += message.metadata_bytes
+        self.has_legacy_framing |= message.is_legacy_framing
         self.versions.add(template.version)
         if template.compression is not None:
             self.num_compressed += 1
             self.codecs.add(template.compression)
 
-    def _add_record_batch(self, span: BatchMessage) -> None:
-        starts = self._cached_column_starts(None, self.ipc_schema, span.header)
-        bounds = self._check_header(starts, span)
-        rows = span.header.length
+    def _add_record_batch(self, message: BatchMessage) -> None:
+        starts = self._cached_column_starts(None, self.ipc_schema, message.header)
+        bounds = self._check_header(starts, message)
+        rows = message.header.length
         if self.total_rows + rows > _MAX_TOTAL:
-            raise InvalidDataError(f"{span.location}: more than {_MAX_TOTAL} rows")
-        nodes = span.header.nodes()[starts.nodes]
+            raise InvalidDataError(f"{message.location}: more than {_MAX_TOTAL} rows")
+        nodes = message.header.nodes()[starts.nodes]
         is_invalid = nodes["length"] != rows
         if is_invalid.any():
             index = int(np.argmax(is_invalid))
             name = self.ipc_schema.schema.fields[index].name
             num_slots = nodes["length"][index]
             raise InvalidDataError(
-                f"{span.location}, column {name!r}: expected {rows} slots, the rows of the batch, found {num_slots}"
+                f"{message.location}, column {name!r}: expected {rows} slots, the rows of the batch, found {num_slots}"
             )
-        self.column_bytes += self._add_buffers(bounds, span)
+        self.column_bytes += self._add_buffers(bounds, message)
         self.null_counts += nodes["null_count"]
         self.rows.append(rows)
         self.total_rows += rows
-        self.num_with_metadata += bool(span.header.template.pairs)
+        self.num_with_metadata += bool(message.header.template.pairs)
 
-    def _add_dictionary(self, span: BatchMessage) -> None:
-        template = span.header.template
+    def _add_dictionary(self, message: BatchMessage) -> None:
+        template = message.header.template
         node = self.ipc_schema.dictionaries_by_id.get(template.dictionary_id)
         if node is None:
             raise InvalidDataError(
-                f"{span.location}: dictionary {template.dictionary_id} is not in the schema, which has "
+                f"{message.location}: dictionary {template.dictionary_id} is not in the schema, which has "
                 f"{sorted(self.ipc_schema.dictionaries_by_id)[:8]}"
             )
-        starts = self._cached_column_starts(node.id, IpcSchema.of_dictionary_values(node), span.header)
-        (size,) = self._add_buffers(self._check_header(starts, span), span)
+        starts = self._cached_column_starts(node.id, IpcSchema.of_dictionary_values(node), message.header)
+        (size,) = self._add_buffers(self._check_header(starts, message), message)
         totals = self.dictionaries.setdefault(node.id, DictionaryTotals())
         totals.batches += 1
         totals.deltas += template.is_delta
-        totals.values += span.header.length
+        totals.values += message.header.length
         totals.total_bytes += int(size)
 
     def _cached_column_starts(
@@ -351,25 +351,25 @@ class BatchTotals:
             starts = self._column_starts[key] = _ColumnStarts.from_schema(ipc_schema, header.template.version)
         return starts
 
-    def _check_header(self, column_starts: _ColumnStarts, span: BatchMessage) -> _Counts:
+    def _check_header(self, column_starts: _ColumnStarts, message: BatchMessage) -> _Counts:
         """Return the index of the first buffer of each column, and of the end."""
-        header = span.header
-        variadic_counts = header.check(column_starts.positions, span.body_bytes, span.location_words)
+        header = message.header
+        variadic_counts = header.check(column_starts.positions, message.body_bytes, message.location_words)
         problem = header.find_problem()
         if problem is not None:
-            raise InvalidDataError(f"{span.location}: {problem}")
+            raise InvalidDataError(f"{message.location}: {problem}")
         if self.buffer_bytes + header.buffers()["length"].sum(dtype=np.float64) > _MAX_TOTAL:
-            raise InvalidDataError(f"{span.location}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
+            raise InvalidDataError(f"{message.location}: expected buffers of up to {_MAX_TOTAL} bytes, found more")
         return column_starts.buffers + _cumulative_sums(np.array(variadic_counts, np.int64))[column_starts.variadic]
 
-    def _add_buffers(self, bounds: _Counts, span: BatchMessage) -> _Counts:
+    def _add_buffers(self, bounds: _Counts, message: BatchMessage) -> _Counts:
         """Add the buffers to the total size and the alignment, and return the size of each column."""
-        buffers = span.header.buffers()
+        buffers = message.header.buffers()
         offsets, sizes = buffers["offset"].astype(np.int64), buffers["length"].astype(np.int64)
         self.buffer_bytes += int(sizes.sum())
         non_empty_offsets = offsets[sizes > 0]
         if len(non_empty_offsets):
-            self._offset_bits |= int(np.bitwise_or.reduce(non_empty_offsets + span.body_offset))
+            self._offset_bits |= int(np.bitwise_or.reduce(non_empty_offsets + message.body_offset))
         return np.diff(_cumulative_sums(sizes)[bounds])
 
 

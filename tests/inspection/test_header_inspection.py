@@ -30,7 +30,7 @@ from bowstring.errors import (
 )
 from bowstring.flatbuf.tables import SPECS
 from bowstring.flatbuf.writer import build_flatbuffer
-from bowstring.inspection import report_builder
+from bowstring.inspection import header_inspection
 from bowstring.inspection.report import Inspection
 from bowstring.ipc.message import END_OF_STREAM, PREFIX_BYTES, frame_message
 from bowstring.ipc.metadata.header import BatchHeaderBuilder, BatchHeaderValues
@@ -425,10 +425,10 @@ def test_a_buffer_outside_the_body_of_its_message_is_rejected_as_by_readers() ->
 
 def test_sums_that_overflow_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = written_by_bowstring(bowstring.table({"a": range(100)}), "stream")
-    monkeypatch.setattr(report_builder, "_MAX_TOTAL", 100)
+    monkeypatch.setattr(header_inspection, "_MAX_TOTAL", 100)
     with pytest.raises(InvalidDataError, match="expected buffers of up to 100 bytes, found more"):
         bowstring.inspection.inspect(raw)
-    monkeypatch.setattr(report_builder, "_MAX_TOTAL", 99)
+    monkeypatch.setattr(header_inspection, "_MAX_TOTAL", 99)
     with pytest.raises(InvalidDataError, match="up to 99 bytes"):
         bowstring.inspection.inspect(raw)
 
