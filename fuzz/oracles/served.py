@@ -32,7 +32,7 @@ from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.regions import encode_region_address
 from bowstring.transports.session import Session, SessionOptions
 from bowstring.transports.sockets.unix import UNIX
-from bowstring_testing.transport_conformance import run_in_thread
+from bowstring_testing.transport_conformance import connect_pair, run_in_thread
 from fuzz.expectations import LIMITS, expect
 from fuzz.oracles.partial_reads import expect_equal, read_batches
 from tests.transports.blocking import send_message
@@ -47,7 +47,7 @@ def check_served(data: bytes) -> bool:
         return False
     expected = read_batches(lambda: bs.open_stream(data, limits=LIMITS))
     checksum = crc32(data)
-    client_end, server_end = BlockingChannel.pair(UNIX, _OPTIONS)
+    client_end, server_end = connect_pair(UNIX, _OPTIONS)
     session = Session(
         {ConnectionRole.BOTH: client_end.channel},
         client_end.memory,

@@ -14,8 +14,8 @@ from bowstring.cli.main import main
 from bowstring.sharing import Recorder, ServerOptions
 from bowstring.sharing.uris import create_server_uri
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX
+from bowstring_testing.transport_conformance import connect_pair
 from tests.cli.command_line import read_uri, run_command, run_with_pipe, running_server
 from tests.transports.observed_transport import ObservedTransport
 
@@ -121,7 +121,7 @@ def test_invalid_messages_are_shown_with_their_error(tmp_path: Path, capsys: pyt
         observed = ObservedTransport(
             UNIX, recorder.write_event, format_uri=lambda address: str(create_server_uri(address))
         )
-        client, server = BlockingChannel.pair(observed, TransportOptions(timeout_s=20))
+        client, server = connect_pair(observed, TransportOptions(timeout_s=20))
         with client, server:
             client.send([b"?"], tag=77)
             client.send([b"three"], tag=2)

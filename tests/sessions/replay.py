@@ -40,8 +40,8 @@ from bowstring.ipc.stream import Decoder
 from bowstring.memory.closable import Closable
 from bowstring.memory.region import Region
 from bowstring.sharing.recording.trace import RecordedConnection, TraceStep, decode_entry, decode_trace
-from bowstring.transports.base import ExportedRegion, TransportOptions
-from bowstring.transports.blocking import BlockingChannel, ReceivedMessage
+from bowstring.transports.base import ExportedRegion, MessageReceived, TransportOptions
+from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import EventDirection, ObservedEvent, ObservedEventKind
 from bowstring.transports.regions import ReceivedRegions
 from bowstring.transports.registry import find_transport
@@ -210,7 +210,7 @@ class _ConnectionReplay:
             if not is_allowed:
                 self._add_difference("no more messages", self._describe_message(message))
 
-    def _try_count_frees(self, message: ReceivedMessage) -> bool:
+    def _try_count_frees(self, message: MessageReceived) -> bool:
         """Count the addresses of a <free_data> message; return False for another message."""
         if self._recording.kinds_by_tag.get(("client", message.tag)) != "free_data":
             return False
@@ -328,7 +328,7 @@ class _ConnectionReplay:
         kind = f"body {tag >> BODY_TYPE_SHIFT}" if is_body else f"tag 0x{tag:016x}"
         return self._num_streams, kind, tag & SEQUENCE_MASK
 
-    def _describe_message(self, message: ReceivedMessage) -> str:
+    def _describe_message(self, message: MessageReceived) -> str:
         return describe_message(self._recording, self._peer, message.tag, message.data)
 
     def _add_difference(self, recorded_message: str, actual_message: str) -> None:
@@ -488,7 +488,7 @@ def _error_kind(data: memoryview) -> bytes:
     return bytes(data).partition(b"\n")[0]
 
 
-def _view_body_buffers(channel: BlockingChannel, message: ReceivedMessage) -> list[memoryview] | None:
+def _view_body_buffers(channel: BlockingChannel, message: MessageReceived) -> list[memoryview] | None:
     """Return the buffers of a body of addresses; None for other messages, and memory that has to be fetched."""
     if message.tag is None or message.tag >> 56 != _ADDRESS_BODY or not isinstance(channel.memory, ReceivedRegions):
         return None

@@ -30,6 +30,7 @@ from bowstring.transports.base import (
     Wait,
 )
 from bowstring.transports.observer import ConnectionObserver, EventDirection, ObservedEventKind, Observer
+from bowstring.transports.tls import TlsOptions
 
 
 class ObservedTransport(Transport):
@@ -60,6 +61,9 @@ class ObservedTransport(Transport):
 
     def check_options(self, options: TransportOptions) -> None:
         self._transport.check_options(options)
+
+    def check_tls(self, tls: TlsOptions | None) -> None:
+        self._transport.check_tls(tls)
 
     def listen(self, address: str | None = None, options: TransportOptions = DEFAULT_OPTIONS) -> Listener:
         return _ObservedListener(self, self._transport.listen(address, options))

@@ -13,8 +13,8 @@ from bowstring.dissociated.messages import Body
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.memory.region import Region
 from bowstring.transports.base import Channel, Transport, TransportOptions
-from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.session import Session, SessionEvent, SessionOptions
+from bowstring_testing.transport_conformance import connect_pair
 from tests.polling import wait_until
 
 WANT, FREE = 1, 2
@@ -29,7 +29,7 @@ class Served:
     """A server's session over the other end of a client's channel; `step` lets it continue."""
 
     def __init__(self, transport: Transport, role: ConnectionRole, **options: Any) -> None:
-        own, self.other = BlockingChannel.pair(transport, OPTIONS)
+        own, self.other = connect_pair(transport, OPTIONS)
         self.client_channel: Channel = own.channel
         self.client_memory = own.memory
         self.keep_alive = own

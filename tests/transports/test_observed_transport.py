@@ -20,12 +20,11 @@ from bowstring.transports.base import (
     Transport,
     TransportOptions,
 )
-from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import ObservedEvent, ObservedEventKind
 from bowstring.transports.regions import encode_region_address
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.sockets.unix import UNIX
-from bowstring_testing.transport_conformance import TransportConformance
+from bowstring_testing.transport_conformance import TransportConformance, connect_pair
 from tests.transports import observed_transport
 from tests.transports.blocking import flush, retire
 from tests.transports.conformance import RegionConformance, StreamConformance
@@ -69,7 +68,7 @@ def test_both_ends_report_connections_messages_regions_and_the_end() -> None:
         entries.append(entry)
         contents.append(entry.to_bytes())
 
-    one, other = BlockingChannel.pair(ObservedTransport(UNIX, observe), OPTIONS)
+    one, other = connect_pair(ObservedTransport(UNIX, observe), OPTIONS)
     with one, other, Region.copy_of([b"region"]) as region:
         one.send([b"plain ", b"message"])
         exported = one.export(region)
@@ -134,7 +133,7 @@ def test_a_range_of_a_file_is_reported_with_its_bytes(tmp_path: Path) -> None:
         if entry.kind == ObservedEventKind.MESSAGE:
             contents.append(entry.to_bytes())
 
-    one, other = BlockingChannel.pair(ObservedTransport(TRANSPORTS["tcp"], observe), OPTIONS)
+    one, other = connect_pair(ObservedTransport(TRANSPORTS["tcp"], observe), OPTIONS)
     with one, other, Region.from_file(path) as region:
         parts: list[Any] = [FileRange(region, 5, 5)]
         one.channel.submit(parts, 1)
@@ -148,7 +147,7 @@ def test_an_error_of_the_observer_is_raised_by_the_channel() -> None:
         if entry.kind == ObservedEventKind.MESSAGE:
             raise ConnectionLostError(f"refused {entry.direction} message {entry.index}")
 
-    one, other = BlockingChannel.pair(ObservedTransport(UNIX, refuse), OPTIONS)
+    one, other = connect_pair(ObservedTransport(UNIX, refuse), OPTIONS)
     with one, other, pytest.raises(ConnectionLostError, match="refused sent message 0"):
         one.send([b"text"])
 

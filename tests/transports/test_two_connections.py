@@ -19,6 +19,7 @@ from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.regions import encode_region_address
 from bowstring.transports.sockets.unix import UNIX
+from bowstring_testing.transport_conformance import connect_pair
 from tests.transports.blocking import send_message
 from tests.transports.region_buffers import view_buffers
 
@@ -52,7 +53,7 @@ def test_metadata_and_bodies_of_two_unix_sockets_are_paired_in_any_order_of_arri
     with ExitStack() as stack:
         dataset = index_part(stack.enter_context(store_in_region(TABLE)[0]))
         options = TransportOptions(timeout_s=10)
-        ends = [BlockingChannel.pair(UNIX, options) for _ in range(2)]
+        ends = [connect_pair(UNIX, options) for _ in range(2)]
         for end in (end for pair in ends for end in pair):
             stack.enter_context(end)
         (metadata, metadata_server), (bodies, body_server) = ends

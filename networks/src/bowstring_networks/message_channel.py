@@ -19,7 +19,6 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import BowstringError, ClosedError, ConnectionLostError, InvalidArgumentError
-from bowstring.memory.buffer import allocate
 from bowstring.memory.forks import process_token
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -34,6 +33,7 @@ from bowstring.transports.base import (
     MessageOffered,
     TransportOptions,
     Wait,
+    allocate_message,
     as_writable_bytes,
     strip_traceback,
 )
@@ -204,7 +204,9 @@ class MessageReceiver(ABC, Generic[M, A]):
         if message is None:
             raise InvalidArgumentError(f"{self._name}: message {token} is not offered")
         length_bytes = message.length_bytes
-        view = as_writable_bytes(allocate(length_bytes) if destination is None else destination, length_bytes)
+        if destination is None:
+            destination = allocate_message(length_bytes, f"{self._name}: a message")
+        view = as_writable_bytes(destination, length_bytes)
         del self.offers[token]
         self.receive_into(message, view)
 

@@ -13,10 +13,15 @@ from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import ClientEvent, ServerEvent, StreamMessage
 from bowstring.dissociated.messages import AddressBody
 from bowstring.errors import LimitError, ProtocolError
-from bowstring.memory.available_memory import check_available_memory
-from bowstring.memory.buffer import ALIGNMENT_BYTES, Bytes, allocate
-from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
-from bowstring.transports.base import UNKNOWN_BYTES, BufferLocations, Fetch, RemoteMemory, Uint64Array
+from bowstring.memory.buffer import ALIGNMENT_BYTES
+from bowstring.transports.base import (
+    UNKNOWN_BYTES,
+    BufferLocations,
+    Fetch,
+    RemoteMemory,
+    Uint64Array,
+    allocate_message,
+)
 
 _MAX_COPYING_BYTES = 1 << 26
 """Bodies of this size are copied at a time, because the caller may take one by one."""
@@ -167,12 +172,12 @@ class AddressBodyReader:
             self._start_copy_of_buffers(copy, memory)
             return
         start, size_bytes = span
-        destination = _allocate_copy(size_bytes, copy.message)
+        destination = allocate_message(size_bytes, f"message {copy.message.sequence}")
         # Empty buffers may have any address: their difference would wrap around.
         offsets = np.where(body.lengths > 0, locations.offsets - np.uint64(start), np.uint64(0))
         copy.located = MessageLocated(copy.message, destination, offsets, None)
         whole = locations._replace(offsets=np.array([start], np.uint64))
-        copy.fetches += memory.start_fetch(whole, np.array([size_bytes], np.uint64), memoryview(destination.data))
+        copy.fetches += memory.start_fetch(whole, np.array([size_bytes], np.uint64), destination)
 
     def _start_copy_of_buffers(self, copy: _PendingCopy, memory: RemoteMemory) -> None:
         """Start to copy the buffers of a body one by one, each aligned to 64 bytes."""
@@ -181,15 +186,15 @@ class AddressBodyReader:
             raise LimitError(f"{body.exact_bytes} bytes at addresses, more than all regions have")
         # Bounded by the memory of the peer, compared above, so that the sum can't overflow.
         ends = np.cumsum((body.lengths.astype(np.int64) + ALIGNMENT_BYTES - 1) & -ALIGNMENT_BYTES)
-        destination = _allocate_copy(int(ends[-1]), copy.message)
+        destination = allocate_message(int(ends[-1]), f"message {copy.message.sequence}")
         starts = np.concatenate(([0], ends[:-1]))
         copy.located = MessageLocated(copy.message, destination, starts.astype(np.uint64), None)
         for indices, locations in memory.group_buffers_by_extent(body.addresses, body.lengths):
             for index, offset in zip(indices.tolist(), locations.offsets.tolist(), strict=True):
                 start, length = int(starts[index]), int(body.lengths[index])
-                target = memoryview(destination.data)[start : start + length]
+                target = destination[start : start + length]
                 # Pooled memory is not cleared: the padding would have bytes of an earlier body.
-                destination[start + length : int(ends[index])] = 0
+                destination[start + length : int(ends[index])] = bytes(int(ends[index]) - start - length)
                 location = locations._replace(offsets=np.array([offset], np.uint64))
                 copy.fetches += memory.start_fetch(location, body.lengths[index : index + 1], target)
 
@@ -217,9 +222,3 @@ def _find_span(locations: BufferLocations, lengths: Uint64Array) -> tuple[int, i
     # than it sends.
     is_dense = size_bytes <= 2 * int(lengths.sum()) + ALIGNMENT_BYTES * lengths.size
     return (start, size_bytes) if is_dense else None
-
-
-def _allocate_copy(size_bytes: int, message: StreamMessage) -> Bytes:
-    """Return memory for a copy of a body. Raises `ResourceError`."""
-    check_available_memory(size_bytes, f"message {message.sequence}")
-    return MAPPING_POOL.allocate(size_bytes) if size_bytes >= POOLED_BYTES else allocate(size_bytes)

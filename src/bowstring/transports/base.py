@@ -22,7 +22,9 @@ turns, except `shut_down` and `wake`, which are thread-safe.
 
 from __future__ import annotations
 
+import errno
 import math
+import os
 import selectors
 import time
 from abc import ABC, abstractmethod
@@ -35,8 +37,18 @@ import numpy.typing as npt
 
 from bowstring.display.objects import repr_options
 from bowstring.dissociated.messages import BytesLike
-from bowstring.errors import BowstringError, DeadlineError, InvalidArgumentError, LimitError, ProtocolError
+from bowstring.errors import (
+    BowstringError,
+    DeadlineError,
+    InvalidArgumentError,
+    LimitError,
+    ProtocolError,
+    ResourceError,
+)
+from bowstring.memory.available_memory import check_available_memory
+from bowstring.memory.buffer import allocate
 from bowstring.memory.closable import Closable
+from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.memory.region import Region
 from bowstring.transports.tls import TlsOptions
 
@@ -602,9 +614,15 @@ class Transport(ABC):
 
     def check_options(self, options: TransportOptions) -> None:
         """Raise `InvalidArgumentError` for options that this transport does not support."""
+        self.check_tls(options.tls)
         for name in self.unsupported_options:
             if getattr(options, name):
                 raise InvalidArgumentError(f"{self.scheme}: the option {name} is not supported")
+
+    def check_tls(self, tls: TlsOptions | None) -> None:
+        """Raise `InvalidArgumentError` for the option tls, unless this transport has TLS."""
+        if tls is not None and not self.supports_tls:
+            raise InvalidArgumentError(f"{self.scheme}: the option tls is not supported: use tcp+tls")
 
 
 def strip_traceback(error: BowstringError) -> BowstringError:
@@ -614,6 +632,17 @@ def strip_traceback(error: BowstringError) -> BowstringError:
         cause.__traceback__ = None
         cause = cause.__cause__ or cause.__context__
     return error
+
+
+def allocate_message(length_bytes: int, name: str) -> memoryview:
+    """Return memory for bytes that a peer has announced. Pages are taken as they arrive. Raises `ResourceError`."""
+    check_available_memory(length_bytes, name)
+    try:
+        memory = MAPPING_POOL.allocate(length_bytes) if length_bytes >= POOLED_BYTES else allocate(length_bytes)
+    except (MemoryError, OverflowError, ValueError) as error:
+        cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+        raise ResourceError(f"{name}: no memory for {length_bytes} bytes: {error}", cause) from error
+    return memory.data
 
 
 def as_writable_bytes(destination: Any, length_bytes: int) -> memoryview:

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from bowstring.dissociated.messages import BytesLike
 from bowstring.errors import (
@@ -57,13 +57,6 @@ waking a thread takes about a third of the time of a small request.
 """
 _MAX_WAIT_S = 1.0
 """How long a session waits before it looks for output of other threads that the transport did not take at once."""
-
-
-class ReceivedMessage(NamedTuple):
-    """A received message: its tag (None for a plain message) and its bytes."""
-
-    tag: int | None
-    data: memoryview
 
 
 class Poll:
@@ -256,18 +249,6 @@ class BlockingChannel(Closable):
         """Connect to a listener. Raises as `Transport.dial`, and `DeadlineError`."""
         return cls(transport, dial(transport, address, options, timeout_s))
 
-    @classmethod
-    def pair(
-        cls, transport: Transport, options: TransportOptions = DEFAULT_OPTIONS
-    ) -> tuple[BlockingChannel, BlockingChannel]:
-        """Create two connected ends, for tests. Raises as `Transport.listen` and `dial`."""
-        with transport.listen(None, options) as listener:
-            own = cls.dial(transport, listener.address, options=options)
-            with call_on_error(own.close):
-                while not (accepted := listener.accept(1)):
-                    wait_for_interests(listener.interests(), options.timeout_s)
-                return own, cls(transport, accepted[0])
-
     @property
     def is_closed(self) -> bool:
         """Whether this end was closed, by `close` or after an error."""
@@ -294,7 +275,7 @@ class BlockingChannel(Closable):
             self._send_queued(deadline)
             return exported_region
 
-    def receive(self, *, timeout_s: float | None = None, max_bytes: float = math.inf) -> ReceivedMessage:
+    def receive(self, *, timeout_s: float | None = None, max_bytes: float = math.inf) -> MessageReceived:
         """Receive the next message. `memory` has the memory that the peer exported before it.
 
         Raises `ConnectionLostError`, `DeadlineError`, `ProtocolError`, `ResourceError`, `ClosedError`, and `LimitError`
@@ -329,12 +310,12 @@ class BlockingChannel(Closable):
         for lock in locks:
             lock.release()
 
-    def _handle_event(self, event: Event, max_bytes: float) -> ReceivedMessage | None:
+    def _handle_event(self, event: Event, max_bytes: float) -> MessageReceived | None:
         """Process an event of receiving; return the message, if any."""
         if isinstance(event, MessageReceived):
             check_message_length(len(event.data), max_bytes, "receive")
             self.channel.grant_credit(1, self.channel.options.credit_bytes_of(len(event.data)))
-            return ReceivedMessage(event.tag, event.data)
+            return event
         if isinstance(event, MessageOffered):
             check_message_length(event.length_bytes, max_bytes, "receive")
             self.channel.accept_offered_message(event.token)

@@ -98,22 +98,11 @@ class ConnectionObserver:
         self._connection = connection
         self._num_events: Counter[tuple[EventDirection, ObservedEventKind]] = Counter()
 
-    def report(  # noqa: PLR0913 -- the fields of an event
-        self,
-        direction: EventDirection,
-        kind: ObservedEventKind,
-        *,
-        tag: int | None = None,
-        address: int | None = None,
-        length_bytes: int = 0,
-        parts: tuple[Any, ...] = (),
-        text: str = "",
-    ) -> None:
-        """Pass an event to the observer. Raises its errors."""
+    def report(self, direction: EventDirection, kind: ObservedEventKind, **fields: Any) -> None:
+        """Pass an event, with these fields of an `ObservedEvent`, to the observer. Raises its errors."""
         index = self._num_events[direction, kind]
-        self._num_events[direction, kind] = index + 1
-        fields = (time.monotonic_ns(), self._connection, direction, kind, index, tag, address, length_bytes, parts)
-        self._observer(ObservedEvent(*fields, text))
+        self._num_events[direction, kind] += 1
+        self._observer(ObservedEvent(time.monotonic_ns(), self._connection, direction, kind, index, **fields))
 
     def report_submission(self, parts: Sequence[Any], tag: int | None) -> None:
         """Report a message that is going to be submitted."""

@@ -37,8 +37,7 @@ def find_transport(scheme: str, uri: object, tls: TlsOptions | None = None) -> T
         raise InvalidArgumentError(
             f"URI {address!r}: expected the scheme {' or '.join(list_schemes())}, found {scheme}"
         )
-    if tls is not None and not transport.supports_tls:
-        raise InvalidArgumentError(f"{scheme}: the option tls is not supported: use {TLS.scheme}")
+    transport.check_tls(tls)
     return transport
 
 

@@ -26,6 +26,7 @@ from bowstring.errors import (
     LimitError,
     ProtocolError,
 )
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.region import Region
 from bowstring.transports.base import (
     RECEIVE,
@@ -71,6 +72,16 @@ def run_in_thread(action: Callable[[], Any]) -> Iterator[list[BaseException]]:
         assert not thread.is_alive(), "a call hangs beyond its deadline"
 
 
+def connect_pair(transport: Transport, options: TransportOptions = DEFAULT_OPTIONS) -> ChannelPair:
+    """Return two connected channels: one that dialed, and one that was accepted."""
+    with transport.listen(None, options) as listener:
+        own = BlockingChannel.dial(transport, listener.address, options=options)
+        with call_on_error(own.close):
+            while not (accepted := listener.accept(1)):
+                wait_for_interests(listener.interests(), options.timeout_s)
+            return own, BlockingChannel(transport, accepted[0])
+
+
 class ConnectedPairs:
     """Connects pairs of channels for tests. A subclass sets `transport`; see `TransportConformance`."""
 
@@ -78,7 +89,7 @@ class ConnectedPairs:
 
     def connect_pair(self, options: TransportOptions = DEFAULT_OPTIONS) -> ChannelPair:
         """Return two connected channels: one that dialed, and one that was accepted."""
-        return BlockingChannel.pair(self.transport, options)
+        return connect_pair(self.transport, options)
 
     @pytest.fixture
     def channel_pair(self) -> Iterator[ChannelPair]:

@@ -30,6 +30,7 @@ from bowstring.sharing.stored_parts import store_in_region
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX, encode_unix_address
 from bowstring_testing.descriptors import assert_descriptors_closed
+from bowstring_testing.transport_conformance import connect_pair
 from tests.polling import wait_until
 from tests.sharing.python_process import PythonProcess, run_python
 
@@ -320,7 +321,7 @@ def test_malformed_requests_are_errors_and_the_agent_continues(key: AgentKey) ->
     "reply", [b"{}", b'{"missing": 1, "uri": 1, "pid": 1, "datasets": 1}', b'{"missing": ["1"]}', b"[]", b"[" * 100_000]
 )
 def test_a_malformed_reply_of_an_agent_is_a_protocol_error(reply: bytes) -> None:
-    own, peer = BlockingChannel.pair(UNIX)
+    own, peer = connect_pair(UNIX)
     region, _ = store_in_region(bs.table({"a": [1]}))
     with region, peer, AgentClient(own) as agent:
         for _ in range(3):

@@ -28,10 +28,10 @@ from bowstring.errors import (
 )
 from bowstring.sharing import Recorder, ServerOptions, read_entries, read_recording
 from bowstring.transports.base import TransportOptions
-from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.observer import ObservedEvent
 from bowstring.transports.regions import decode_region_address
 from bowstring.transports.sockets.unix import UNIX
+from bowstring_testing.transport_conformance import connect_pair
 from tests.polling import wait_until
 from tests.transports.observed_transport import ObservedTransport
 
@@ -56,12 +56,12 @@ with bs.serve({"n": bs.Table.from_batches(batches)}, options=ServerOptions(recor
 FORKING_PROCESS = """
 import os, sys
 from bowstring.sharing import Recorder
-from bowstring.transports.blocking import BlockingChannel
+from bowstring_testing.transport_conformance import connect_pair
 from bowstring.transports.sockets.unix import UNIX
 from tests.transports.observed_transport import ObservedTransport
 
 with Recorder(sys.argv[1]) as recorder:
-    one, other = BlockingChannel.pair(ObservedTransport(UNIX, recorder.write_event))
+    one, other = connect_pair(ObservedTransport(UNIX, recorder.write_event))
     with one, other:
         child = os.fork()
         if not child:
@@ -216,7 +216,7 @@ def test_a_forked_child_does_not_write_to_the_recording(tmp_path: Path) -> None:
 
 def test_several_threads_record_complete_entries(tmp_path: Path) -> None:
     with Recorder(tmp_path / "r") as recorder:
-        one, other = BlockingChannel.pair(ObservedTransport(UNIX, recorder.write_event), TransportOptions(timeout_s=20))
+        one, other = connect_pair(ObservedTransport(UNIX, recorder.write_event), TransportOptions(timeout_s=20))
         with one, other:
 
             def send() -> None:

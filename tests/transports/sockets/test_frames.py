@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
-from bowstring.transports.base import Event, MessageOffered, MessageReceived, TransportOptions
+from bowstring.transports.base import Event, MessageOffered, MessageReceived, TransportOptions, allocate_message
 from bowstring.transports.sockets import frames
 
 SIZE_BYTES = 2 * POOLED_BYTES
@@ -29,24 +29,24 @@ def address_of(view: memoryview) -> int:
 
 
 def test_memory_is_used_again_after_its_last_view() -> None:
-    message = frames._allocate_message(SIZE_BYTES, "test")
+    message = allocate_message(SIZE_BYTES, "test")
     message[:3] = b"abc"
     slice_of_it, first = message[1:3], address_of(message)
     del message
     gc.collect()
-    other = frames._allocate_message(SIZE_BYTES - 100, "test")
+    other = allocate_message(SIZE_BYTES - 100, "test")
     assert address_of(other) != first
     content = bytes(slice_of_it)
     del slice_of_it
     gc.collect()
     assert content == b"bc"
-    again = frames._allocate_message(SIZE_BYTES - 200, "test")
+    again = allocate_message(SIZE_BYTES - 200, "test")
     assert (address_of(again), len(again)) == (first, SIZE_BYTES - 200)
 
 
 def test_only_long_messages_use_the_pool() -> None:
-    for length_bytes in (0, frames._MIN_MAPPED_BYTES, POOLED_BYTES - 1):
-        assert len(frames._allocate_message(length_bytes, "test")) == length_bytes
+    for length_bytes in (0, 1 << 16, POOLED_BYTES - 1):
+        assert len(allocate_message(length_bytes, "test")) == length_bytes
     assert MAPPING_POOL.unused_bytes == 0
 
 

@@ -14,7 +14,13 @@ from bowstring.transports.blocking import BlockingChannel, wait_for_interests
 from bowstring.transports.sockets.tcp import TCP, TLS, TcpTransport
 from bowstring.transports.tls import TlsOptions
 from bowstring_testing.descriptors import assert_descriptors_closed
-from bowstring_testing.transport_conformance import DEFAULT_OPTIONS, ChannelPair, TransportConformance, run_in_thread
+from bowstring_testing.transport_conformance import (
+    DEFAULT_OPTIONS,
+    ChannelPair,
+    TransportConformance,
+    connect_pair,
+    run_in_thread,
+)
 from tests.transports.blocking import BlockingListener
 from tests.transports.certificates import Authority
 from tests.transports.conformance import StreamConformance
@@ -149,7 +155,7 @@ def test_an_option_that_is_not_supported_is_named(
 @pytest.fixture
 def channel_pair() -> Iterator[ChannelPair]:
     with assert_descriptors_closed():
-        one, other = BlockingChannel.pair(TCP, DEFAULT_OPTIONS)
+        one, other = connect_pair(TCP, DEFAULT_OPTIONS)
         with one, other:
             yield one, other
 

@@ -30,7 +30,7 @@ from bowstring.transports.base import SEND, TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX, UnixChannel, encode_unix_address, random_abstract_address
 from bowstring_testing.descriptors import count_open_descriptors
-from bowstring_testing.transport_conformance import run_in_thread
+from bowstring_testing.transport_conformance import connect_pair, run_in_thread
 from tests.peak_memory import peak_bytes, reset_peak
 from tests.transports.blocking import retire
 
@@ -262,7 +262,7 @@ def test_a_pair_created_without_free_descriptors_is_an_error() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
     try:
         with pytest.raises(ResourceError, match="unix socket: Too many open files"):
-            BlockingChannel.pair(UNIX)
+            connect_pair(UNIX)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
@@ -311,7 +311,7 @@ def test_a_stream_with_flipped_bits_is_messages_or_errors_of_bowstring() -> None
 
 
 def test_a_body_is_not_copied_on_the_sending_side() -> None:
-    one, other = BlockingChannel.pair(UNIX, TransportOptions(timeout_s=0.1))
+    one, other = connect_pair(UNIX, TransportOptions(timeout_s=0.1))
     body = memoryview(bytes(8 << 20))
     with one, other:
         tracemalloc.start()

@@ -27,7 +27,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.device import CUDA, Device, DeviceMemory
 from bowstring.memory.forks import process_token
-from bowstring_networks.cuda.deferred_calls import DeferredCalls
+from bowstring_networks.cuda.finalizer_thread import FinalizerThread
 
 HANDLE_BYTES = 64
 """The size of an IPC handle (`CU_IPC_HANDLE_SIZE`)."""
@@ -41,7 +41,7 @@ _LAZY_ENABLE_PEER_ACCESS = 1  # CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS, the only fla
 _BLOCKING_EVENT = 3
 """`CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING`"""
 _RELAXED_CAPTURE = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
-_DEFERRED_CALLS = DeferredCalls()
+_FINALIZER_THREAD = FinalizerThread()
 
 
 def _load_driver() -> Any:
@@ -98,7 +98,7 @@ class Gpu:
         self.call_driver("cuCtxSynchronize")
 
     def wait_for_queued_work(self) -> None:
-        """As `synchronize`, by an event, if the driver is of CUDA 12.5 or later. For the thread of `DeferredCalls`.
+        """As `synchronize`, by an event, if the driver is of CUDA 12.5 or later. For `FinalizerThread`.
 
         An event of the whole context includes streams that are being captured, which fails and ends their capture; see
         `pause_frees`. The relaxed mode permits the other calls during a capture.
@@ -122,7 +122,7 @@ class Gpu:
         Nothing is done in a forked child, which can't use CUDA.
         """
         if self._process is process_token():
-            _DEFERRED_CALLS.add(self.wait_for_queued_work, call)
+            _FINALIZER_THREAD.add(self.wait_for_queued_work, call)
 
     def free_after_queued_work(self, function: str, pointer: int) -> None:
         """Free or unmap memory when the queued work, which may use it, is finished; as `call_after_queued_work`."""
@@ -183,7 +183,7 @@ class Allocation:
         self.gpu = gpu
         self.pointer = pointer
         self.size_bytes = size_bytes
-        _DEFERRED_CALLS.start()
+        _FINALIZER_THREAD.start()
         # Not at exit: the driver may be gone by then, and frees everything with the process.
         weakref.finalize(self, gpu.free_after_queued_work, release_function, pointer).atexit = False
 
@@ -236,7 +236,7 @@ def pause_frees() -> AbstractContextManager[None]:
 
     Memory whose last array is dropped meanwhile is freed afterwards.
     """
-    return _DEFERRED_CALLS.pause()
+    return _FINALIZER_THREAD.pause()
 
 
 def copy_to_host(memory: DeviceMemory, offset_bytes: int, size_bytes: int) -> bytearray:

@@ -56,17 +56,17 @@ AVAILABLE_ERROR = -259
 """`-FI_EAVAIL`: an operation has failed; `readerr` returns it."""
 
 
-class Ops(ctypes.Structure):
+class ObjectOperations(ctypes.Structure):
     """`struct fi_ops`."""
 
 
 class Fid(ctypes.Structure):
     """`struct fid`, with which every object begins."""
 
-    _fields_ = (("fclass", c_size_t), ("context", c_void_p), ("ops", POINTER(Ops)))
+    _fields_ = (("fclass", c_size_t), ("context", c_void_p), ("ops", POINTER(ObjectOperations)))
 
 
-Ops._fields_ = (
+ObjectOperations._fields_ = (
     ("size", c_size_t),
     ("close", CFUNCTYPE(c_int, c_void_p)),
     ("bind", CFUNCTYPE(c_int, c_void_p, c_void_p, c_uint64)),

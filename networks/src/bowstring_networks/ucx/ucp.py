@@ -599,7 +599,7 @@ class UcpEndpoint:
         self.error_mode = error_mode
         self.status: int = StatusCode.OK
         self.handle = 0
-        """The address of libucp's endpoint, as in `ActiveMessage.reply_endpoint`; 0 once it is closed."""
+        """The address of libucp's endpoint; 0 once it is closed."""
         self._remote_keys: set[RemoteKey] = set()
         self._key = next(_keys)
         handle = libucp.Handle()

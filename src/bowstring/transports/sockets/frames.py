@@ -8,8 +8,6 @@ destination.
 
 from __future__ import annotations
 
-import errno
-import mmap
 import os
 import struct
 from collections import deque
@@ -17,11 +15,9 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, TypeAlias
 
-from bowstring.errors import InvalidArgumentError, ProtocolError, ResourceError
-from bowstring.memory.available_memory import check_available_memory
+from bowstring.errors import InvalidArgumentError, ProtocolError
 from bowstring.memory.closable import call_on_error
 from bowstring.memory.iovec import IOV_MAX
-from bowstring.memory.mapping_pool import MAPPING_POOL, POOLED_BYTES
 from bowstring.memory.region import FileRange, Region
 from bowstring.transports.base import (
     Credit,
@@ -30,6 +26,7 @@ from bowstring.transports.base import (
     MessageReceived,
     RemoteMemoryUpdated,
     TransportOptions,
+    allocate_message,
     as_writable_bytes,
 )
 from bowstring.transports.regions import RegionUpdate
@@ -47,8 +44,6 @@ VERSION = 1  # of the frames, whose range both ends exchange by HELLO
 RECEIVE_BYTES = 1 << 16
 _MAX_JOINED_BYTES = 1 << 12
 """The length up to which the parts of a message are joined: copying them takes less time than a vector of parts."""
-# Shorter ones are quickly filled, and a mapping takes whole pages.
-_MIN_MAPPED_BYTES = 1 << 16
 
 
 class FrameKind(IntEnum):
@@ -279,7 +274,7 @@ class FrameParser:
         if frame is None or frame.token != token or frame.body is not None:
             raise InvalidArgumentError(f"{self.name}: message {token} is not offered")
         if destination is None:
-            frame.body = _allocate_message(frame.length_bytes, self.name)
+            frame.body = allocate_message(frame.length_bytes, f"{self.name}: a message")
         else:
             frame.body = as_writable_bytes(destination, frame.length_bytes)
 
@@ -367,19 +362,3 @@ class FrameParser:
             raise ProtocolError(
                 f"{self.name}: the peer receives frames of version {lowest} to {highest}, this end sends {VERSION}"
             )
-
-
-def _allocate_message(length_bytes: int, name: str) -> memoryview:
-    """Allocate the memory of a message."""
-    if length_bytes < _MIN_MAPPED_BYTES:
-        return memoryview(bytearray(length_bytes))
-    check_available_memory(length_bytes, f"{name}: a message")
-    try:
-        # Pages are allocated as bytes arrive, whatever length the peer announced.
-        if length_bytes >= POOLED_BYTES:
-            pooled: Any = MAPPING_POOL.allocate(length_bytes)
-            return memoryview(pooled)
-        return memoryview(mmap.mmap(-1, length_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-    except (MemoryError, OSError, OverflowError, ValueError) as error:
-        cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-        raise ResourceError(f"no memory for a message of {length_bytes} bytes: {error}", cause) from error

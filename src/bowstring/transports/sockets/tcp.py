@@ -121,11 +121,6 @@ class TcpTransport(Transport):
         """As `Transport.address_scope`: the network namespace of a loopback address. Blocks as `dial`."""
         return loopback_scope(*parse_address(address))
 
-    def check_options(self, options: TransportOptions) -> None:
-        super().check_options(options)
-        if options.tls is not None and not self.supports_tls:
-            raise InvalidArgumentError("tcp: the option tls is not supported: use tcp+tls")
-
 
 class TlsTransport(TcpTransport):
     """Connections over TCP with TLS, according to `TransportOptions.tls`."""

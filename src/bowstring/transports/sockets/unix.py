@@ -116,19 +116,6 @@ def try_connect(address: str, connection: socket.socket | None = None) -> tuple[
     return connection, True
 
 
-def _identify_peer(connection: socket.socket, options: TransportOptions) -> PeerIdentity:
-    """Return the peer of a connected socket, before a byte is received. Raises `ConnectionLostError` if it is another
-    user, unless `options` permit that.
-    """
-    # The credentials are those at the time of `connect` or `listen`, so a peer can't change them.
-    process_id, user_id, _ = peer_credentials(connection)
-    if not options.allow_other_users and not is_trusted_user(user_id):
-        # As in `is_trusted_user`.
-        problem = ", which is any user that the user namespace does not map" if user_id == os.getuid() else ""
-        raise ConnectionLostError(f"unix socket: refused a peer of user {user_id}; we are {os.getuid()}{problem}")
-    return PeerIdentity(user_id, process_id)
-
-
 class UnixChannel(StreamChannel):
     """One end of a connection; created by `dial`, `UnixListener.accept` or `pair`."""
 
@@ -144,10 +131,9 @@ class UnixChannel(StreamChannel):
     @classmethod
     def from_socket(cls, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> UnixChannel:
         """Wrap a connected socket. If its peer is another user, close it and raise `ConnectionLostError`."""
-        with call_on_error(connection.close):
-            peer = _identify_peer(connection, options)
         channel = cls(connection, options)
-        channel._use_peer(peer)
+        with call_on_error(channel.close):
+            channel._identify_peer()
         return channel
 
     @classmethod
@@ -158,7 +144,7 @@ class UnixChannel(StreamChannel):
         channel._dial()
         with call_on_error(channel.close):
             if is_connected:
-                channel._use_peer(_identify_peer(connection, options))
+                channel._identify_peer()
             else:
                 channel._pending_address, channel.is_connected = address, False
         return channel
@@ -180,17 +166,25 @@ class UnixChannel(StreamChannel):
         super().close()
         self.memory.close()
 
-    def _use_peer(self, peer: PeerIdentity) -> None:
-        self.traits = replace(self.traits, peer=peer)
+    def _identify_peer(self) -> None:
+        """Identify the peer of the connected socket, before a byte is received. Raises `ConnectionLostError` if it is
+        another user, unless the options permit that.
+        """
+        # The credentials are those at the time of `connect` or `listen`, so a peer can't change them.
+        process_id, user_id, _ = peer_credentials(self._socket)
+        if not self.options.allow_other_users and not is_trusted_user(user_id):
+            # As in `is_trusted_user`.
+            problem = ", which is any user that the user namespace does not map" if user_id == os.getuid() else ""
+            raise ConnectionLostError(f"unix socket: refused a peer of user {user_id}; we are {os.getuid()}{problem}")
+        self.traits = replace(self.traits, peer=PeerIdentity(user_id, process_id))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SOCKET_BUFFER_BYTES)
 
     def _continue_connecting(self) -> bool:
         """Try to connect again, because the listener's queue was full, for which poll can't wait."""
         assert self._pending_address is not None
-        connection, is_connected = try_connect(self._pending_address, self._socket)
+        _, is_connected = try_connect(self._pending_address, self._socket)
         if is_connected:
-            self._socket, self._pending_address = connection, None
-            self._use_peer(_identify_peer(connection, self.options))
+            self._identify_peer()
         return is_connected
 
     def _read(self, size_bytes: int) -> bytes:

@@ -18,8 +18,8 @@ from bowstring.errors import BowstringError, ResourceError
 _RETRY_S = 1.0
 
 
-class DeferredCalls:
-    """A queue of calls, and the thread that makes them."""
+class FinalizerThread:
+    """A thread that makes the calls of finalizers, and the queue of these calls."""
 
     def __init__(self) -> None:
         # Of the queues, only this one may be used in a finalizer that interrupts its own methods.
@@ -33,7 +33,7 @@ class DeferredCalls:
         # Called when memory is allocated and never in `add`: a finalizer may interrupt the code that holds this lock.
         with self._start_lock:
             if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="bowstring-deferred-calls", daemon=True)
+                self._thread = threading.Thread(target=self._run, name="bowstring-cuda-finalizers", daemon=True)
                 self._thread.start()
 
     def add(self, wait: Callable[[], None], call: Callable[[], None]) -> None:

@@ -10,8 +10,8 @@ from collections.abc import Callable
 import pytest
 
 from bowstring.errors import ResourceError, UnmetRequirementError
-from bowstring_networks.cuda import deferred_calls
-from bowstring_networks.cuda.deferred_calls import DeferredCalls
+from bowstring_networks.cuda import finalizer_thread
+from bowstring_networks.cuda.finalizer_thread import FinalizerThread
 from tests.polling import wait_until
 
 
@@ -19,7 +19,7 @@ class Holder:
     """Something with a finalizer."""
 
 
-def flush(calls: DeferredCalls) -> None:
+def flush(calls: FinalizerThread) -> None:
     """Wait until the calls so far have been made."""
     done = threading.Event()
     calls.add(lambda: None, done.set)
@@ -27,13 +27,13 @@ def flush(calls: DeferredCalls) -> None:
 
 
 @pytest.fixture
-def calls() -> DeferredCalls:
-    calls = DeferredCalls()
+def calls() -> FinalizerThread:
+    calls = FinalizerThread()
     calls.start()
     return calls
 
 
-def test_a_finalizer_returns_before_its_call_is_made(calls: DeferredCalls) -> None:
+def test_a_finalizer_returns_before_its_call_is_made(calls: FinalizerThread) -> None:
     is_complete, made = threading.Event(), []
 
     def wait() -> None:
@@ -49,7 +49,7 @@ def test_a_finalizer_returns_before_its_call_is_made(calls: DeferredCalls) -> No
     assert made[0] is not threading.current_thread()
 
 
-def test_calls_are_made_in_order_after_one_wait_for_each_device(calls: DeferredCalls) -> None:
+def test_calls_are_made_in_order_after_one_wait_for_each_device(calls: FinalizerThread) -> None:
     events: list[object] = []
     with calls.pause():
         waits: list[Callable[[], None]] = [lambda: events.append("first"), lambda: events.append("second")]
@@ -64,7 +64,7 @@ def test_calls_are_made_in_order_after_one_wait_for_each_device(calls: DeferredC
     assert len(events) - len(numbers) <= 3
 
 
-def test_a_call_is_not_made_while_calls_are_paused(calls: DeferredCalls) -> None:
+def test_a_call_is_not_made_while_calls_are_paused(calls: FinalizerThread) -> None:
     made = threading.Event()
     with calls.pause():
         calls.add(lambda: None, made.set)
@@ -72,8 +72,8 @@ def test_a_call_is_not_made_while_calls_are_paused(calls: DeferredCalls) -> None
     assert made.wait(20)
 
 
-def test_a_wait_that_fails_is_repeated_before_the_call(calls: DeferredCalls, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deferred_calls, "_RETRY_S", 0.001)
+def test_a_wait_that_fails_is_repeated_before_the_call(calls: FinalizerThread, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finalizer_thread, "_RETRY_S", 0.001)
     events: list[str] = []
 
     def wait() -> None:
@@ -86,7 +86,7 @@ def test_a_wait_that_fails_is_repeated_before_the_call(calls: DeferredCalls, mon
     assert events == ["wait", "wait", "wait", "call"]
 
 
-def test_errors_of_a_driver_that_has_ended_do_not_end_the_thread(calls: DeferredCalls) -> None:
+def test_errors_of_a_driver_that_has_ended_do_not_end_the_thread(calls: FinalizerThread) -> None:
     def fail() -> None:
         raise UnmetRequirementError("deinitialized")
 
@@ -94,7 +94,7 @@ def test_errors_of_a_driver_that_has_ended_do_not_end_the_thread(calls: Deferred
     flush(calls)
 
 
-def test_many_finalizers_may_run_while_the_thread_makes_calls(calls: DeferredCalls) -> None:
+def test_many_finalizers_may_run_while_the_thread_makes_calls(calls: FinalizerThread) -> None:
     count = 0
 
     def increment() -> None:
