@@ -200,8 +200,8 @@ class ArrayConverter:
             stops[first : first + batches_per_block + 1] for first in range(0, len(batches), batches_per_block)
         ):
             first, last = edges[0], edges[-1]
-            block = {name: _slice_rows(each, first, last) for name, each in values.items()}
-            block_valid = {name: _slice_rows(each, first, last) for name, each in valid.items()}
+            block = {name: each[first:last] for name, each in values.items()}
+            block_valid = {name: None if each is None else each[first:last] for name, each in valid.items()}
             table_rows = selection.find_table_rows(rows[first:last])
             for name, (column, fixed_rows) in fixed.items():
                 try:
@@ -210,7 +210,7 @@ class ArrayConverter:
                     raise RowError(first + error.index, error.text, name) from None
             arrays = self._join(block, block_valid, last - first)
             for start, stop in pairwise(edges):
-                yield {name: _slice_rows(each, start - first, stop - first) for name, each in arrays.items()}
+                yield {name: each[start - first : stop - first] for name, each in arrays.items()}
 
     def _convert_columns(
         self, batch: RecordBatch, names: Iterable[str]
@@ -308,14 +308,9 @@ class _Planner:
     def _read_features(self) -> dict[str, tuple[str, ...]]:
         columns: dict[str, tuple[str, ...]] = {}
         for name, members in self._by_column["features"].items():
-            if isinstance(members, str) or not isinstance(members, Iterable):
-                raise InvalidArgumentError(f"features: {name!r}: expected a list of columns, found {members!r:.60}")
-            columns[name] = tuple(members)
-            for member in columns[name]:
-                _check_name("features", member, self._names)
+            columns[name] = _read_names(f"features: {name!r}", members, self._names)
             if not columns[name]:
                 raise InvalidArgumentError(f"features: {name!r} has no columns")
-            _check_distinct(f"features: {name!r}", columns[name])
         return columns
 
     def _choose_outputs(self, features: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -323,13 +318,7 @@ class _Planner:
         if columns is None:
             members = {member for each in features.values() for member in each}
             return (*(name for name in self._names if name not in members), *features)
-        if isinstance(columns, str) or not isinstance(columns, Iterable):
-            raise InvalidArgumentError(f"columns: expected a list of names, found {columns!r:.60}")
-        outputs = tuple(columns)
-        for name in outputs:
-            _check_name("columns", name, [*self._names, *features])
-        _check_distinct("columns", outputs)
-        return outputs
+        return _read_names("columns", columns, [*self._names, *features])
 
     def _get_dtype(self, name: str) -> np.dtype[Any] | None:
         """Return the dtype that the options give a column or feature."""
@@ -501,10 +490,16 @@ def _check_name(option: str, name: Any, names: Sequence[str]) -> None:
         raise NotFoundError(f"{option}: there is no {noun} {name!r}{suggest(str(name), names)}")
 
 
-def _check_distinct(option: str, names: Sequence[str]) -> None:
-    duplicate = next((name for index, name in enumerate(names) if name in names[:index]), None)
-    if duplicate is not None:
-        raise InvalidArgumentError(f"{option}: column {duplicate!r} is named twice")
+def _read_names(option: str, value: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """Return an option that lists some of these names. Raises an error if it does not, or one of them twice."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidArgumentError(f"{option}: expected a list of names, found {value!r:.60}")
+    listed = tuple(value)
+    for index, name in enumerate(listed):
+        _check_name(option, name, names)
+        if name in listed[:index]:
+            raise InvalidArgumentError(f"{option}: column {name!r} is named twice")
+    return listed
 
 
 def _get_time_kind(data_type: t.DataType) -> str | None:
@@ -555,10 +550,6 @@ def _to_validity(values: ColumnValues, valid: Any) -> ColumnValues:
     if isinstance(values, RaggedArray):
         return RaggedArray(_to_validity(values.values, None), values.offsets)
     return np.ones(len(values) if isinstance(values, SparseRows) else np.shape(values), np.bool_)
-
-
-def _slice_rows(rows: Any, start: int, stop: int) -> Any:
-    return None if rows is None else rows[start:stop]
 
 
 def _pad(rows: RaggedArray, value: Any, length: int | None) -> ColumnValues:

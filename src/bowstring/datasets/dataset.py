@@ -608,7 +608,7 @@ def create_plan(dataset: Dataset, columns: Sequence[int] | None = None) -> ReadP
     )
 
 
-def describe_stored(dataset: Dataset, plan: ReadPlan) -> Dataset:
+def select_stored_columns(dataset: Dataset, plan: ReadPlan) -> Dataset:
     """Return the data set of the columns of the parts that a plan needs, as they are stored."""
     reads_all = plan.column_indices == tuple(range(len(dataset.part_schema)))
     return dataset._replace(column_indices=None if reads_all else plan.column_indices, steps=())
@@ -619,7 +619,7 @@ def _choose_rows(
 ) -> Iterator[tuple[int, RecordBatch, RowIndices, Callable[[int], str]]]:
     """Yield the batches of a plan: the part, the batch, its chosen rows, and a function that describes one of them."""
     chooser: tuple[int, RowChooser] | None = None
-    with connect(describe_stored(dataset, plan)) as reader:
+    with connect(select_stored_columns(dataset, plan)) as reader:
         for part, start, batch in reader.locate_batches(plan.candidate_filters):
             if chooser is None or chooser[0] != part:
                 chooser = part, RowChooser(plan, part, describe_part(dataset, part))

@@ -20,7 +20,14 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
 from bowstring.datasets.column_arrays import NumberColumn, RowError, decode
-from bowstring.datasets.dataset import Dataset, DatasetPart, create_plan, describe_part, describe_stored, has_bounds
+from bowstring.datasets.dataset import (
+    Dataset,
+    DatasetPart,
+    create_plan,
+    describe_part,
+    has_bounds,
+    select_stored_columns,
+)
 from bowstring.datasets.fixed_width_rows import FixedWidthRows
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
@@ -453,7 +460,7 @@ def open_parts(dataset: Dataset, indices: Sequence[int], tls: TlsOptions | None 
         if not described.locations:
             raise NotFoundError(f"{describe_part(dataset, index)}: {described.num_rows} rows, but no location")
     plan = create_plan(selected)
-    stored = describe_stored(selected, plan)
+    stored = select_stored_columns(selected, plan)
     choosers = [RowChooser(plan, each, describe_part(dataset, index)) for each, index in enumerate(indices)]
     batches = [list[RecordBatch]() for _ in indices]
     starts, rows = [list[int]() for _ in indices], [list[RowIndices]() for _ in indices]
