@@ -79,9 +79,8 @@ def test_notebooks_show_the_position_of_a_reader_of_epochs() -> None:
     reader = bs.datasets.EpochReader(bs.table({"x": range(1000)}), batch_rows=30, seed=7, rank=1, world_size=2)
     next(iter(reader))
     text = reader._repr_html_()
-    assert "<td>order</td><td>shuffled with seed 7</td>" in text
-    assert "<td>rank</td><td>1 of 2</td>" in text
-    assert "<td>position</td><td>batch 2 of epoch 0</td>" in text
+    assert "1,000 rows shuffled with seed 7, in batches of 30: rank 1 of 2, at batch 2 of epoch 0" in text
+    assert "<td>x</td><td>int64</td>" in text
 
 
 def test_notebooks_show_servers_by_their_numbers_and_connections_by_their_schema() -> None:

@@ -1,7 +1,7 @@
 """The columns of a batch as NumPy arrays for a model.
 
-`BatchArrays` chooses for each column of a data set what it becomes (`bowstring.datasets.column_arrays`), once, from the
-schema, the lengths of lists in all rows, and the options. Then all batches, in all workers, are converted alike.
+`ArrayConverter` chooses for each column of a data set what it becomes (`bowstring.datasets.column_arrays`), once, from
+the schema, the lengths of lists in all rows, and the options. Then all batches, in all workers, are converted alike.
 """
 
 from __future__ import annotations
@@ -55,6 +55,7 @@ from bowstring.layouts.base import Values
 # Small enough for the processor's cache, where the next steps find it, and large enough for the calls to take less time
 # than the copies.
 _BLOCK_BYTES = 1 << 18
+_OPTIONS_BY_COLUMN = ("features", "dtypes", "shapes", "fill_null", "pad", "categories")
 
 Arrays: TypeAlias = "dict[str, ColumnValues]"
 Padding: TypeAlias = "float | tuple[float, int]"
@@ -113,7 +114,7 @@ class _Feature:
     dtype: np.dtype[Any]
 
 
-class BatchArrays:
+class ArrayConverter:
     """Converts the record batches of a data set to arrays by name; can be pickled.
 
     Raises `InvalidArgumentError` and `TypeMismatchError` for options that do not fit the columns, `NotFoundError` for
@@ -122,9 +123,9 @@ class BatchArrays:
 
     def __init__(self, tables: PartTables, options: ArrayOptions) -> None:
         planner = _Planner(tables, options)
-        self.transform = options.get("transform")
-        if self.transform is not None and not callable(self.transform):
-            raise InvalidArgumentError(f"transform: expected a function, found {self.transform!r:.60}")
+        self._transform = options.get("transform")
+        if self._transform is not None and not callable(self._transform):
+            raise InvalidArgumentError(f"transform: expected a function, found {self._transform!r:.60}")
         self._outputs = planner.outputs
         self._columns = planner.columns
         self._features = planner.features
@@ -135,14 +136,6 @@ class BatchArrays:
     def column_names(self) -> tuple[str, ...]:
         """The columns that are read."""
         return tuple(self._columns)
-
-    @property
-    def number_names(self) -> tuple[str, ...]:
-        """The numbers and matrices in a batch, which the option `dtypes` applies to."""
-        numbers = (NumberColumn, VectorColumn)
-        return tuple(
-            name for name in self._outputs if name in self._features or isinstance(self._columns[name], numbers)
-        )
 
     @property
     def categories(self) -> dict[str, list[Any]]:
@@ -165,14 +158,13 @@ class BatchArrays:
                 signature[name] = (None, sum(self._features[name].widths.values())), self._features[name].dtype
                 continue
             column = self._columns[name]
-            dtype = np.dtype(np.int64) if isinstance(column, CategoryColumn) else getattr(column, "dtype", None)
             if name in self._padding:
                 assert isinstance(column, NumberColumn)
                 inner = tuple(size for size in column.dims[1:] if size is not None)
                 signature[name] = (None, self._padding[name][1], *inner), column.dtype
                 signature[f"{name}_length"] = (None,), np.dtype(np.int64)
-            elif column.row_shape is not None and dtype is not None:
-                signature[name] = (None, *column.row_shape), dtype
+            elif column.row_shape is not None and column.dtype is not None:
+                signature[name] = (None, *column.row_shape), column.dtype
             else:
                 continue
             if name in self._validity_names:
@@ -196,13 +188,11 @@ class BatchArrays:
         fixed = {
             name: (column, fixed_rows)
             for name, column in self._columns.items()
-            if isinstance(column, NumberColumn) and (fixed_rows := selection.find_fixed_width_rows(column)) is not None
+            if isinstance(column, NumberColumn)
+            and (fixed_rows := selection.find_fixed_width_rows(name, column)) is not None
         }
-        values: dict[str, ColumnValues] = {}
-        valid: dict[str, Any] = {}
         others = [name for name in self._columns if name not in fixed]
-        if others or not fixed:
-            values, valid = self._convert_columns(selection.take(rows, others), others)
+        values, valid = self._convert_columns(selection.take(rows, others), others) if others else ({}, {})
         row_bytes = max((fixed_rows.row_bytes for _, fixed_rows in fixed.values()), default=0) + 1
         batches_per_block = max(_BLOCK_BYTES // (row_bytes * max(len(batches[0]), 1)), 1)
         stops = list(accumulate(map(len, batches), initial=0))
@@ -210,17 +200,17 @@ class BatchArrays:
             stops[first : first + batches_per_block + 1] for first in range(0, len(batches), batches_per_block)
         ):
             first, last = edges[0], edges[-1]
-            block = {name: _slice_rows(each, first, last) for name, each in values.items()}
-            block_valid = {name: _slice_rows(each, first, last) for name, each in valid.items()}
-            positions = selection.locate(rows[first:last]) if fixed else rows[:0]
+            block = {name: each[first:last] for name, each in values.items()}
+            block_valid = {name: None if each is None else each[first:last] for name, each in valid.items()}
+            table_rows = selection.find_table_rows(rows[first:last])
             for name, (column, fixed_rows) in fixed.items():
                 try:
-                    block[name] = column.convert_view(fixed_rows.take(positions))
+                    block[name] = column.convert_view(fixed_rows.take(table_rows))
                 except RowError as error:
                     raise RowError(first + error.index, error.text, name) from None
             arrays = self._join(block, block_valid, last - first)
             for start, stop in pairwise(edges):
-                yield {name: _slice_rows(each, start - first, stop - first) for name, each in arrays.items()}
+                yield {name: each[start - first : stop - first] for name, each in arrays.items()}
 
     def _convert_columns(
         self, batch: RecordBatch, names: Iterable[str]
@@ -232,7 +222,7 @@ class BatchArrays:
             try:
                 values[name], valid[name] = self._columns[name].convert(batch.column(name))
             except RowError as error:
-                raise error.in_column(name) from None
+                raise RowError(error.index, error.text, name) from None
         return values, valid
 
     def _join(self, values: Mapping[str, ColumnValues], valid: Mapping[str, Any], num_rows: int) -> Arrays:
@@ -246,7 +236,18 @@ class BatchArrays:
                     arrays[self._validity_names[member]] = _to_validity(values[member], valid.get(member))
         return arrays
 
-    def pad(self, arrays: Arrays) -> Arrays:
+    def finish(self, arrays: Arrays) -> Any:
+        """Return a batch of arrays as the loop receives it: padded, or what `transform` returns."""
+        batch = self.to_batch(self._pad_lists(arrays))
+        return batch if self._transform is None else self._transform(batch)
+
+    def to_batch(self, arrays: Arrays) -> dict[str, Any]:
+        """Return arrays as other libraries know them: sparse rows as SciPy's."""
+        return {
+            name: values.to_scipy() if isinstance(values, SparseRows) else values for name, values in arrays.items()
+        }
+
+    def _pad_lists(self, arrays: Arrays) -> Arrays:
         """Pad the lists of a batch."""
         if not self._padding:
             return arrays
@@ -272,13 +273,16 @@ class _Planner:
         self._tables, self._options, schema = tables, options, tables.schema
         self._schema = schema
         self._names = get_distinct_names(schema)
+        self._by_column = {option: self._read_by_column(option) for option in _OPTIONS_BY_COLUMN}
         members = self._read_features()
         self.outputs = self._choose_outputs(members)
-        self._check_names()
+        for option in _OPTIONS_BY_COLUMN[1:]:
+            for name in self._by_column[option]:
+                _check_name(option, name, [*self._names, *self.outputs] if option == "dtypes" else self._names)
         names = dict.fromkeys(column for name in self.outputs for column in members.get(name, (name,)))
         self.columns = {name: self._plan_column(schema.field(name)) for name in names}
         self.features = {name: self._plan_feature(name, members[name]) for name in self.outputs if name in members}
-        self.padding = {name: self._plan_padding(name, value) for name, value in self._mapping("pad").items()}
+        self.padding = {name: self._plan_padding(name, value) for name, value in self._by_column["pad"].items()}
         suffix: Any = options.get("validity_suffix")
         if suffix is not None and not isinstance(suffix, str):
             raise InvalidArgumentError(f"validity_suffix: expected a string, found {suffix!r:.60}")
@@ -292,25 +296,21 @@ class _Planner:
         if duplicate is not None:
             raise InvalidArgumentError(f"a batch would have {names_of_arrays.count(duplicate)} columns {duplicate!r}")
 
-    def _mapping(self, option: str) -> Mapping[str, Any]:
+    def _read_by_column(self, option: str) -> Mapping[str, Any]:
+        """Return an option's values by column; none if it has one value for all."""
         value: Any = self._options.get(option)
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
+        if isinstance(value, Mapping):
+            return value
+        if value is not None and option not in ("dtypes", "fill_null"):
             raise InvalidArgumentError(f"{option}: expected a dictionary by column, found {value!r:.60}")
-        return value
+        return {}
 
     def _read_features(self) -> dict[str, tuple[str, ...]]:
         columns: dict[str, tuple[str, ...]] = {}
-        for name, members in self._mapping("features").items():
-            if isinstance(members, str) or not isinstance(members, Iterable):
-                raise InvalidArgumentError(f"features: {name!r}: expected a list of columns, found {members!r:.60}")
-            columns[name] = tuple(members)
-            for member in columns[name]:
-                _check_name("features", member, self._names)
+        for name, members in self._by_column["features"].items():
+            columns[name] = _read_names(f"features: {name!r}", members, self._names)
             if not columns[name]:
                 raise InvalidArgumentError(f"features: {name!r} has no columns")
-            _check_distinct(f"features: {name!r}", columns[name])
         return columns
 
     def _choose_outputs(self, features: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -318,24 +318,7 @@ class _Planner:
         if columns is None:
             members = {member for each in features.values() for member in each}
             return (*(name for name in self._names if name not in members), *features)
-        if isinstance(columns, str) or not isinstance(columns, Iterable):
-            raise InvalidArgumentError(f"columns: expected a list of names, found {columns!r:.60}")
-        outputs = tuple(columns)
-        for name in outputs:
-            _check_name("columns", name, [*self._names, *features])
-        _check_distinct("columns", outputs)
-        return outputs
-
-    def _check_names(self) -> None:
-        """Raise `NotFoundError` if an option names a column that does not exist."""
-        for option in ("dtypes", "shapes", "fill_null", "pad", "categories"):
-            value: Any = self._options.get(option)
-            if isinstance(value, Mapping):
-                names = [*self._names, *self.outputs] if option == "dtypes" else self._names
-                for name in value:
-                    _check_name(option, name, names)
-            elif option in ("shapes", "pad", "categories"):
-                self._mapping(option)
+        return _read_names("columns", columns, [*self._names, *features])
 
     def _get_dtype(self, name: str) -> np.dtype[Any] | None:
         """Return the dtype that the options give a column or feature."""
@@ -354,9 +337,9 @@ class _Planner:
 
     def _plan_column(self, field: Field) -> Column:
         name, options = field.name, self._options
-        if name in self._mapping("categories"):
+        if name in self._by_column["categories"]:
             self._reject_options(field, "has categories")
-            return CategoryColumn(name=name, categories=self._plan_categories(field))
+            return CategoryColumn(categories=self._plan_categories(field))
         levels, element_type = split_list_type(field.type)
         dtype, own_dtype = self._get_dtype(name), get_number_dtype(element_type)
         if own_dtype is None and is_number_by_option(element_type):
@@ -366,12 +349,12 @@ class _Planner:
             raise TypeMismatchError(f"dtypes: column {name!r}: {field.type} is not converted to {dtype}")
         if is_vector(field.type):
             return self._plan_vectors(field, dtype or np.dtype(np.float64))
-        shape = self._mapping("shapes").get(name)
+        shape = self._by_column["shapes"].get(name)
         if own_dtype is None:
             self._reject_options(field, f"is {field.type}, not numbers or lists of numbers")
-            return ObjectColumn(name=name)
+            return ObjectColumn()
         dtype = dtype or own_dtype
-        column = NumberColumn(name=name, dtype=dtype, fill=self._get_fill(field, dtype))
+        column = NumberColumn(dtype=dtype, fill=self._get_fill(field, dtype))
         if not levels:
             if shape is not None:
                 raise InvalidArgumentError(f"shapes: column {name!r}: {field.type} is not a list of numbers")
@@ -381,27 +364,26 @@ class _Planner:
     def _reject_options(self, field: Field, reason: str) -> None:
         """Raise `InvalidArgumentError` if an option for numbers names this column."""
         for option in ("dtypes", "fill_null", "shapes", "pad"):
-            value: Any = self._options.get(option)
             # Features may have the name of a column.
-            is_named = isinstance(value, Mapping) and field.name in value
-            if is_named and not (option == "dtypes" and field.name in self._mapping("features")):
+            is_feature = option == "dtypes" and field.name in self._by_column["features"]
+            if field.name in self._by_column[option] and not is_feature:
                 raise InvalidArgumentError(f"{option}: column {field.name!r} {reason}")
 
     def _plan_lists(self, field: Field, column: NumberColumn, levels: Sequence[t.BaseList], shape: Any) -> Column:
         dims = self._find_list_lengths(field, levels)
         axes: tuple[int, ...] = ()
         tensor = field.type
+        shape = None if shape is None else _check_shape(field.name, shape)
         if isinstance(tensor, FixedShapeTensorType):
             axes = tensor.permutation or ()
-        if shape is not None:
-            shape = _check_shape(field.name, shape)
-            if isinstance(tensor, FixedShapeTensorType):
-                if shape != (logical := tuple(tensor.shape[axis] for axis in axes) or tuple(tensor.shape)):
-                    raise InvalidArgumentError(
-                        f"shapes: column {field.name!r}: the shape of {tensor} is {logical}, not {shape}"
-                    )
-                shape = tuple(tensor.shape)
-            elif len(levels) > 1 and len(shape) == len(levels):
+            logical_shape = tuple(tensor.shape[axis] for axis in axes or range(len(tensor.shape)))
+            if shape not in (None, logical_shape):
+                raise InvalidArgumentError(
+                    f"shapes: column {field.name!r}: the shape of {tensor} is {logical_shape}, not {shape}"
+                )
+            shape = tensor.shape
+        elif shape is not None:
+            if len(levels) > 1 and len(shape) == len(levels):
                 dims = shape
             elif len(levels) == 1:
                 dims = (prod(shape),)
@@ -409,8 +391,6 @@ class _Planner:
                 raise InvalidArgumentError(
                     f"shapes: column {field.name!r}: expected {len(levels)} dimensions, found {shape}"
                 )
-        elif isinstance(tensor, FixedShapeTensorType):
-            shape = tensor.shape
         elif None in dims:
             # A ragged level makes all levels outside of it ragged, too.
             ragged = max(level for level, size in enumerate(dims) if size is None)
@@ -424,7 +404,7 @@ class _Planner:
     def _find_list_lengths(self, field: Field, levels: Sequence[t.BaseList]) -> tuple[int | None, ...]:
         """Return the length of the lists of each level in all rows, None if they differ or are not known."""
         sizes = [level.list_size if isinstance(level, t.FixedSizeList) else None for level in levels]
-        if None not in sizes or field.name in self._mapping("pad"):
+        if None not in sizes or field.name in self._by_column["pad"]:
             return tuple(sizes)
         bounds = self._tables.find_list_bounds(field.name)
         if bounds is None:
@@ -434,7 +414,7 @@ class _Planner:
         return tuple(length if size is None else size for size, length in zip(sizes, lengths, strict=True))
 
     def _plan_vectors(self, field: Field, dtype: np.dtype[Any]) -> Column:
-        shape = self._mapping("shapes").get(field.name)
+        shape = self._by_column["shapes"].get(field.name)
         bounds = self._tables.find_list_bounds(field.name)
         size = bounds[0][0] if bounds is not None and bounds[0][0] == bounds[0][1] else None
         if shape is not None:
@@ -444,10 +424,10 @@ class _Planner:
             size = shape[0]
         is_dense = shape is not None or (size is not None and self._tables.has_dense_vectors(field.name))
         fill = self._get_fill(field, dtype)
-        return VectorColumn(name=field.name, dtype=dtype, fill=fill, size=size, is_dense=is_dense)
+        return VectorColumn(dtype=dtype, fill=fill, size=size, is_dense=is_dense)
 
     def _plan_categories(self, field: Field) -> Array:
-        values = self._mapping("categories")[field.name]
+        values = self._by_column["categories"][field.name]
         value_type: t.DataType = field.type
         while isinstance(value_type, t.Dictionary | t.RunEndEncoded):
             value_type = value_type.value_type
@@ -472,13 +452,13 @@ class _Planner:
         widths, dtypes = {}, []
         for member in members:
             column = self.columns[member]
-            if not isinstance(column, NumberColumn | VectorColumn | CategoryColumn) or column.row_shape is None:
+            if column.dtype is None or column.row_shape is None:
                 raise InvalidArgumentError(
                     f"features: {name!r}: column {member!r} is {self._schema.field(member).type}: expected numbers, or "
                     f"lists that are equally long in all rows (`shapes` states their length)"
                 )
             widths[member] = prod(column.row_shape)
-            dtypes.append(np.dtype(np.int64) if isinstance(column, CategoryColumn) else column.dtype)
+            dtypes.append(column.dtype)
         return _Feature(widths, self._get_dtype(name) or np.result_type(*dtypes))
 
     def _plan_padding(self, name: str, padding: Any) -> tuple[Any, int | None]:
@@ -510,10 +490,16 @@ def _check_name(option: str, name: Any, names: Sequence[str]) -> None:
         raise NotFoundError(f"{option}: there is no {noun} {name!r}{suggest(str(name), names)}")
 
 
-def _check_distinct(option: str, names: Sequence[str]) -> None:
-    duplicate = next((name for index, name in enumerate(names) if name in names[:index]), None)
-    if duplicate is not None:
-        raise InvalidArgumentError(f"{option}: column {duplicate!r} is named twice")
+def _read_names(option: str, value: Any, names: Sequence[str]) -> tuple[str, ...]:
+    """Return an option that lists some of these names. Raises an error if it does not, or one of them twice."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise InvalidArgumentError(f"{option}: expected a list of names, found {value!r:.60}")
+    listed = tuple(value)
+    for index, name in enumerate(listed):
+        _check_name(option, name, names)
+        if name in listed[:index]:
+            raise InvalidArgumentError(f"{option}: column {name!r} is named twice")
+    return listed
 
 
 def _get_time_kind(data_type: t.DataType) -> str | None:
@@ -564,10 +550,6 @@ def _to_validity(values: ColumnValues, valid: Any) -> ColumnValues:
     if isinstance(values, RaggedArray):
         return RaggedArray(_to_validity(values.values, None), values.offsets)
     return np.ones(len(values) if isinstance(values, SparseRows) else np.shape(values), np.bool_)
-
-
-def _slice_rows(rows: Any, start: int, stop: int) -> Any:
-    return None if rows is None else rows[start:stop]
 
 
 def _pad(rows: RaggedArray, value: Any, length: int | None) -> ColumnValues:

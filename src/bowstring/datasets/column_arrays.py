@@ -42,6 +42,7 @@ from bowstring.memory.bitmap import Mask
 
 ColumnValues: TypeAlias = "Values | RaggedArray | SparseRows | list[Any]"
 _Elements: TypeAlias = "Values | RaggedArray"
+_INT64 = np.dtype(np.int64)
 
 
 class RowError(InvalidDataError):
@@ -53,10 +54,6 @@ class RowError(InvalidDataError):
         """The index of the row among those converted."""
         self.text = text
         self.column = column
-
-    def in_column(self, name: str) -> RowError:
-        """Return the error with the name of the column."""
-        return RowError(self.index, self.text, name)
 
     def locate(self, location: str, row: int) -> InvalidDataError:
         """Return the error for a row of what `location` names."""
@@ -137,17 +134,12 @@ class SparseRows:
 class Column(ABC):
     """A column, and how its rows are converted."""
 
-    name: str
+    dtype: np.dtype[Any] | None = None
+    """The type of the numbers; None for Python values."""
 
     @abstractmethod
     def convert(self, array: Array) -> tuple[ColumnValues, _Elements | None]:
         """Return the values, and which are valid: in the same form, or None if all are. Raises `RowError`."""
-
-    def view(self, array: Array) -> Values | None:  # noqa: ARG002
-        """Return the rows of an array without nulls as they are in memory, shape (rows, …); None if rows have to be
-        converted in another way.
-        """
-        return None
 
     @property
     def row_shape(self) -> tuple[int, ...] | None:
@@ -184,6 +176,9 @@ class NumberColumn(Column):
         return tuple(self.shape[axis] for axis in self.axes) if self.axes else self.shape
 
     def view(self, array: Array) -> Values | None:
+        """Return the rows of an array without nulls as they are in memory, shape (rows, …); None if rows have to be
+        converted in another way.
+        """
         data = array.storage
         for size in self.dims:
             layout, valid = data.layout, data.validity_mask()
@@ -203,7 +198,7 @@ class NumberColumn(Column):
         try:
             rows = cast_numbers(values, self.dtype)
         except RowError as error:
-            raise RowError(error.index // max(prod(self.shape), 1), error.text, self.name) from None
+            raise RowError(error.index // max(prod(self.shape), 1), error.text) from None
         return rows.transpose(0, *(axis + 1 for axis in self.axes)) if self.axes else rows
 
     def convert(self, array: Array) -> tuple[ColumnValues, _Elements | None]:
@@ -330,6 +325,7 @@ class VectorColumn(Column):
 class CategoryColumn(Column):
     """Codes of values: their indices in `categories`, whose number is the code of all others and of nulls."""
 
+    dtype: np.dtype[Any] = _INT64
     categories: Array
 
     @property
@@ -423,35 +419,29 @@ def cast_numbers(values: Values, dtype: np.dtype[Any]) -> Values:
                 return values.astype(dtype)
         except FloatingPointError:
             with np.errstate(over="ignore"):
-                is_beyond = np.isinf(values.astype(dtype)) & np.isfinite(values)
-            index = find_first_true(is_beyond)
-            raise RowError(index, f"{values.reshape(-1)[index].item()!r} is beyond {dtype}") from None
-    if dtype.kind == "b":
-        return values.astype(np.bool_)
-    if dtype.kind in "iu":
-        if values.dtype.kind == "f":
-            # As float64, which has both bounds: the largest int64 is not one, but 2.0**63 is.
-            floats, limits = values.astype(np.float64), np.iinfo(dtype)
-            is_valid = (floats >= limits.min) & (floats < float(limits.max) + 1) & (np.trunc(floats) == floats)
-        elif values.dtype.kind in "iu" and not np.can_cast(values.dtype, dtype):
-            limits = np.iinfo(dtype)
-            if not values.size or (int(values.min()) >= limits.min and int(values.max()) <= limits.max):
-                return values.astype(dtype)
-            # In Python integers, since NumPy compares int64 with uint64 as floats.
-            is_valid = np.array([limits.min <= value <= limits.max for value in values.reshape(-1).tolist()])
-        else:
-            return values.astype(dtype)
-        if not is_valid.all():
-            index = find_first_true(~is_valid)
-            raise RowError(index, f"{values.reshape(-1)[index].item()!r} is not within {dtype}")
-        return values.astype(dtype)
-    converted = values.astype(dtype)
-    if dtype.kind in "mM" and values.dtype.kind == dtype.kind:
-        is_other = converted.astype(values.dtype) != values
-        if is_other.any():
-            index = find_first_true(is_other)
-            raise RowError(index, f"{values.reshape(-1)[index]} is not within {dtype}")
-    return converted
+                is_valid = np.isfinite(values.astype(dtype)) | ~np.isfinite(values)
+            raise _create_row_error(values, is_valid, f"is beyond {dtype}") from None
+    is_valid = np.True_
+    if dtype.kind in "iu" and values.dtype.kind == "f":
+        # As float64, which has both bounds: the largest int64 is not one, but 2.0**63 is.
+        floats, limits = values.astype(np.float64), np.iinfo(dtype)
+        is_valid = (floats >= limits.min) & (floats < float(limits.max) + 1) & (np.trunc(floats) == floats)
+    elif dtype.kind in "iu" and values.dtype.kind in "iu" and not np.can_cast(values.dtype, dtype):
+        # With Python integers, which NumPy compares exactly, unlike int64 with uint64.
+        limits = np.iinfo(dtype)
+        is_valid = (values >= int(limits.min)) & (values <= int(limits.max))
+    elif dtype.kind in "mM" and values.dtype.kind == dtype.kind:
+        is_valid = values.astype(dtype).astype(values.dtype) == values
+    if not np.all(is_valid):
+        raise _create_row_error(values, is_valid, f"is not within {dtype}")
+    return values.astype(dtype)
+
+
+def _create_row_error(values: Values, is_valid: Mask, problem: str) -> RowError:
+    """Return the error for the first value that is not valid."""
+    index = find_first_true(~is_valid)
+    value = values.reshape(-1)[index]
+    return RowError(index, f"{value if value.dtype.kind in 'mM' else repr(value.item())} {problem}")
 
 
 # Types

@@ -148,10 +148,14 @@ class Dataset:
         """The rows of each part that are read. With filters, they are counted on first use, by reading the columns of
         the filters; a pickled data set has the counts. Raises as `connect`.
         """
-        if self._part_rows is None:
-            part_rows = self._find_part_rows()
-            self._part_rows = self._count_part_rows() if part_rows is None else part_rows
-        return self._part_rows
+        part_rows = self._find_part_rows()
+        if part_rows is None:
+            counts = [0] * len(self.parts)
+            for part, _, rows, _ in _choose_rows(self, create_plan(self, ())):
+                counts[part] += len(rows)
+            part_rows = tuple(counts)
+        self._part_rows = part_rows
+        return part_rows
 
     @property
     def num_rows(self) -> int:
@@ -169,12 +173,6 @@ class Dataset:
             elif isinstance(step, FilterStep):
                 part_rows = None
         return part_rows
-
-    def _count_part_rows(self) -> tuple[int, ...]:
-        counts = [0] * len(self.parts)
-        for part, _, rows, _ in _choose_rows(self, create_plan(self, ())):
-            counts[part] += len(rows)
-        return tuple(counts)
 
     @property
     def nbytes(self) -> int:
@@ -389,7 +387,7 @@ class Dataset:
         if start == stop:
             return Table(self.schema)
         row = ends[first] - self.part_rows[first]
-        return Table(self.schema, _slice_batches(self[first : last + 1], start - row, stop - row))
+        return Table(self.schema, slice_batches(self[first : last + 1], start - row, stop - row))
 
     def read_rank(self, rank: int, world_size: int) -> Table:
         """Read the rows of one of `world_size` ranks, which are adjacent, and differ by at most one row in number.
@@ -419,7 +417,7 @@ class Dataset:
         """
         num_rows, part_rows = check_count("num_rows", num_rows), self._find_part_rows()
         if part_rows is None:  # rows are not counted for this
-            return Table(self.schema, _slice_batches(self, 0, num_rows))
+            return Table(self.schema, slice_batches(self, 0, num_rows))
         return self.read_rows(0, min(num_rows, sum(part_rows)))
 
     def to_pandas(self, **options: Any) -> Any:
@@ -610,7 +608,7 @@ def create_plan(dataset: Dataset, columns: Sequence[int] | None = None) -> ReadP
     )
 
 
-def describe_stored(dataset: Dataset, plan: ReadPlan) -> Dataset:
+def select_stored_columns(dataset: Dataset, plan: ReadPlan) -> Dataset:
     """Return the data set of the columns of the parts that a plan needs, as they are stored."""
     reads_all = plan.column_indices == tuple(range(len(dataset.part_schema)))
     return dataset._replace(column_indices=None if reads_all else plan.column_indices, steps=())
@@ -621,7 +619,7 @@ def _choose_rows(
 ) -> Iterator[tuple[int, RecordBatch, RowIndices, Callable[[int], str]]]:
     """Yield the batches of a plan: the part, the batch, its chosen rows, and a function that describes one of them."""
     chooser: tuple[int, RowChooser] | None = None
-    with connect(describe_stored(dataset, plan)) as reader:
+    with connect(select_stored_columns(dataset, plan)) as reader:
         for part, start, batch in reader.locate_batches(plan.candidate_filters):
             if chooser is None or chooser[0] != part:
                 chooser = part, RowChooser(plan, part, describe_part(dataset, part))
@@ -629,7 +627,7 @@ def _choose_rows(
             yield part, batch, rows, partial(chooser[1].locate, start, rows)
 
 
-def _slice_batches(batches: Iterable[RecordBatch], start: int, stop: int) -> Iterator[RecordBatch]:
+def slice_batches(batches: Iterable[RecordBatch], start: int, stop: int) -> Iterator[RecordBatch]:
     """Yield the rows from index `start` to `stop`, without reading more batches."""
     row = 0
     for batch in batches:

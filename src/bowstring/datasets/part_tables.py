@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import os
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
@@ -17,14 +19,20 @@ from bowstring.arrays.array import Array, concat_arrays
 from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table, as_table, concat_tables
-from bowstring.datasets.column_arrays import NumberColumn, decode
-from bowstring.datasets.dataset import Dataset, DatasetPart, create_plan, describe_part, describe_stored, has_bounds
+from bowstring.datasets.column_arrays import NumberColumn, RowError, decode
+from bowstring.datasets.dataset import (
+    Dataset,
+    DatasetPart,
+    create_plan,
+    describe_part,
+    has_bounds,
+    select_stored_columns,
+)
 from bowstring.datasets.fixed_width_rows import FixedWidthRows
 from bowstring.datasets.order import RowIndices
 from bowstring.datasets.sources import dataset as describe_dataset
 from bowstring.datasets.steps import MapStep, RowChooser, SelectStep
-from bowstring.datatypes.field import DataType
-from bowstring.errors import BowstringError, InvalidDataError, NotFoundError
+from bowstring.errors import InvalidDataError, NotFoundError
 from bowstring.kernels.list_lengths import (
     NO_LISTS,
     ListLengthBounds,
@@ -33,6 +41,7 @@ from bowstring.kernels.list_lengths import (
     merge_list_length_bounds,
 )
 from bowstring.kernels.ml_vectors import MalformedRowError, read_vectors
+from bowstring.layouts.indexing import chunk_starts
 from bowstring.memory.forks import process_token
 from bowstring.memory.thread_pool import group_by_size
 from bowstring.sharing.client.connect import Target, connect
@@ -82,10 +91,9 @@ class OpenPart:
     def locate(self, position: int) -> int:
         """Return the index in the part of one of the chosen rows."""
         row = position if self.rows is None else int(self.rows[position])
-        lengths = [batch.num_rows for batch in self.table.to_batches()]
-        ends = np.cumsum(lengths)
-        batch = int(np.searchsorted(ends, row, "right"))
-        return int(self.batch_starts[batch]) + row - int(ends[batch]) + lengths[batch]
+        starts = chunk_starts(batch.num_rows for batch in self.table.to_batches())
+        batch = bisect_right(starts, row) - 1
+        return int(self.batch_starts[batch]) + row - starts[batch]
 
 
 class PartTables:
@@ -101,73 +109,76 @@ class PartTables:
     def __init__(
         self, source: Source, columns: ColumnKeys | None, prefetch_bytes: int, tls: TlsOptions | None = None
     ) -> None:
-        source = describe_dataset(source) if isinstance(source, os.PathLike) else source
-        self._source = source
-        self._columns = columns
+        self._source = source = describe_dataset(source) if isinstance(source, os.PathLike) else source
         self._prefetch_bytes = prefetch_bytes
         self._tls = tls
-        self._dataset: Dataset | None = None
         self._parts: dict[int, OpenPart] = {}
         self._futures: dict[int, Future[dict[int, OpenPart]]] = {}
         """The parts that are being read: one future for all parts of a request."""
         self._pool: ThreadPoolExecutor | None = None
         self._process = process_token()
         self._selection: RowSelection | None = None
+        self._table: Table | None = None
+        """The only part, if it has no description: a table of all columns that was opened here."""
         if isinstance(source, Dataset):
-            self._source_schema = source.schema
-            # Counted before columns are selected, so that a pickled source has the counts.
-            self.part_rows = list(source.part_rows)
-            self._dataset = source if columns is None else source.select(columns)
-            self.schema = self._dataset.schema
-            self._part_bytes = [part.nbytes for part in source.parts]
+            dataset = source
         else:
-            table = _open_table(source, tls)
-            self._source_schema = table.schema
-            table = table if columns is None else table.select(columns)
-            self.schema = table.schema
-            self._parts[0] = OpenPart(table, is_mapped=True, batch_starts=np.zeros(1, np.int64))
-            self.part_rows, self._part_bytes = [table.num_rows], [table.nbytes]
+            self._table = table = _open_table(source, tls)
+            dataset = Dataset("", table.schema, [DatasetPart(table.num_rows, 0, ())])
+        # Counted before columns are selected, so that the source has the counts, too.
+        self.part_rows = list(dataset.part_rows)
         self._first_rows = np.cumsum([0, *self.part_rows])
+        self._use_columns(dataset if columns is None else dataset.select(columns))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PartTables, (self._source, self._columns, self._prefetch_bytes, self._tls)
+        is_described = self._table is None
+        columns = None if is_described else self._dataset.column_indices
+        return PartTables, (self._dataset if is_described else self._source, columns, self._prefetch_bytes, self._tls)
 
     @property
     def nbytes(self) -> int:
         """The bytes of the rows of all parts, of which filters leave out some."""
-        num_rows = sum(self.part_rows) if self._dataset is None else sum(part.num_rows for part in self._dataset.parts)
-        return sum(self._part_bytes) * sum(self.part_rows) // max(num_rows, 1)
+        if self._table is not None:
+            return self._parts[0].table.nbytes
+        num_rows = sum(part.num_rows for part in self._dataset.parts)
+        return self._dataset.nbytes * sum(self.part_rows) // max(num_rows, 1)
 
     @property
     def row_selection(self) -> tuple[str, ...]:
         """The steps that choose rows, as short texts, which are equal if they choose the same rows of equal data."""
-        steps = () if self._dataset is None else self._dataset.steps
-        return tuple(step.describe() for step in steps if step.chooses_rows)
+        return tuple(step.describe() for step in self._dataset.steps if step.chooses_rows)
 
     def select_columns(self, names: Sequence[str]) -> PartTables:
         """Return the tables with some of the columns, in this order. Raises `NotFoundError`."""
-        columns: ColumnKeys = range(len(self._source_schema)) if self._columns is None else self._columns
-        indices = self._source_schema.resolve_indices(columns)
         tables = copy.copy(self)
-        tables._columns = [indices[index] for index in self.schema.resolve_indices(names)]
-        tables.schema = self.schema.select(names)
-        tables._futures, tables._selection, tables._pool = {}, None, None
-        if self._dataset is None:
-            tables._parts = {0: replace(self._parts[0], table=self._parts[0].table.select(names))}
-        else:
-            tables._dataset, tables._parts = self._dataset.select(names), {}
+        tables._futures, tables._parts, tables._selection, tables._pool = {}, {}, None, None
+        tables._use_columns(self._dataset.select(names))
         return tables
 
-    def locate_row(self, row: int) -> tuple[str, int]:
-        """Return the part of a row as the beginning of a message, and the index of the row in it."""
-        if self._dataset is None:
-            return "", row
-        part = int(np.searchsorted(self._first_rows, row, "right")) - 1
-        position = row - int(self._first_rows[part])
-        opened = self._parts.get(part)
-        return self._describe_part(part), position if opened is None else opened.locate(position)
+    def _use_columns(self, dataset: Dataset) -> None:
+        """Read the columns of this data set."""
+        self._dataset, self.schema = dataset, dataset.schema
+        if self._table is not None:
+            columns = dataset.column_indices
+            selected = self._table if columns is None else self._table.select(columns)
+            starts = np.array(chunk_starts(batch.num_rows for batch in selected.to_batches())[:-1], np.int64)
+            self._parts[0] = OpenPart(selected, is_mapped=True, batch_starts=starts)
 
-    def validate_open_parts(self) -> None:
+    @contextmanager
+    def locate_errors(self, selection: RowSelection, batches: Sequence[RowIndices]) -> Iterator[None]:
+        """Let a `RowError` of the block, which reads these rows of a selection, name the part, the column and the row;
+        an `InvalidDataError` of a malformed part, the part and the column.
+        """
+        try:
+            yield
+        except RowError as error:
+            part, row = selection.locate_row(int(np.concatenate(batches)[error.index]))
+            raise error.locate(self._describe_part(part), row) from None
+        except InvalidDataError:
+            self._validate_open_parts()
+            raise
+
+    def _validate_open_parts(self) -> None:
         """Raise an `InvalidDataError` that names the part and the column if a part in memory is malformed."""
         for part, opened in self._parts.items():
             for field, column in zip(opened.table.schema, opened.table.columns, strict=True):
@@ -177,7 +188,7 @@ class PartTables:
                     raise InvalidDataError(f"{self._describe_part(part)}column {field.name!r}: {error}") from None
 
     def _describe_part(self, part: int) -> str:
-        return "" if self._dataset is None else f"{describe_part(self._dataset, part)}: "
+        return "" if self._table is not None else f"{describe_part(self._dataset, part)}: "
 
     # All rows of a column, for `bowstring.datasets.batch_arrays`
 
@@ -192,10 +203,10 @@ class PartTables:
         bounds: ListLengthBounds = (NO_LISTS,) * count_list_levels(self.schema.field(name).type)
         unrecorded = []
         for index, part in self._parts_with_rows():
-            recorded = None if part is None else dict(part.list_lengths).get(column)
+            recorded = dict(part.list_lengths).get(column)
             if recorded is None:
                 unrecorded.append(index)
-            elif len(recorded) != len(bounds) or not has_bounds(self._part_type(column), recorded):
+            elif len(recorded) != len(bounds) or not has_bounds(self._dataset.part_schema.types[column], recorded):
                 raise InvalidDataError(
                     f"{self._describe_part(index)}list_lengths: column {name!r} is {self.schema.field(name).type}, "
                     f"found the bounds {recorded!s:.80}"
@@ -229,22 +240,19 @@ class PartTables:
 
     def find_distinct_values(self, name: str) -> Array:
         """Return the distinct values of a column, sorted, without null. All parts are read."""
-        if self._dataset is None:
+        if self._table is not None:
             chunks = list(self._parts[0].table.column(name).chunks)
         else:
             chunks = [batch.column(0).unique() for batch in self._dataset.select([name])]
         values = [decode(chunk) for chunk in chunks or [array([], self.schema.field(name).type)]]
         return concat_arrays(list(map(Array.from_array_data, values))).unique().drop_null().sort()
 
-    def _parts_with_rows(self) -> list[tuple[int, DatasetPart | None]]:
-        parts = [None] if self._dataset is None else self._dataset.parts
-        return [(index, part) for index, part in enumerate(parts) if self.part_rows[index]]
+    def _parts_with_rows(self) -> list[tuple[int, DatasetPart]]:
+        return [(index, part) for index, part in enumerate(self._dataset.parts) if self.part_rows[index]]
 
     def _find_part_column(self, name: str) -> int | None:
         """Return the column of the parts that has the lists of a column, None if a function returns them."""
         column = self.schema.resolve_indices(name)[0]
-        if self._dataset is None:
-            return column
         for step in reversed(self._dataset.steps):
             if isinstance(step, MapStep):
                 return None
@@ -253,16 +261,13 @@ class PartTables:
         columns = self._dataset.column_indices
         return column if columns is None else columns[column]
 
-    def _part_type(self, column: int) -> DataType:
-        return (self.schema if self._dataset is None else self._dataset.part_schema).types[column]
-
     def _open_mapped_column(self, parts: Sequence[int], column: int) -> list[tuple[int, Array]] | None:
         """Return the chunks of a column of parts, each with its part, or None if one is not in shared memory of this
         host.
         """
         dataset = self._dataset
-        if dataset is None:
-            return [(0, chunk) for chunk in self._parts[0].table.column(column).chunks]
+        if self._table is not None:
+            return [(0, chunk) for chunk in self._table.column(column).chunks]
         if not parts:
             return []
         nearest = [sort_by_distance(dataset.parts[index].locations)[:1] for index in parts]
@@ -309,42 +314,34 @@ class PartTables:
         for part in [part for part, opened in self._parts.items() if part not in retained and not opened.is_mapped]:
             del self._parts[part]
         missing = [part for part in retained if part not in self._parts and part not in self._futures]
-        for group in group_by_size(missing, [self._part_bytes[part] for part in missing], _GROUP_BYTES):
+        for group in group_by_size(missing, [self._dataset.parts[part].nbytes for part in missing], _GROUP_BYTES):
             if group:
-                self._futures.update(dict.fromkeys(group, self._start_reading(group)))
+                self._start_reading(group)
 
     def _owned_bytes(self, part: int) -> int:
-        return 0 if part in self._parts and self._parts[part].is_mapped else self._part_bytes[part]
+        return 0 if part in self._parts and self._parts[part].is_mapped else self._dataset.parts[part].nbytes
 
-    def _start_reading(self, parts: Sequence[int]) -> Future[dict[int, OpenPart]]:
-        from concurrent.futures import Future  # slow to import
-
-        assert self._dataset is not None
-        try:
-            from concurrent.futures import ThreadPoolExecutor
+    def _start_reading(self, parts: Sequence[int]) -> None:
+        # Without memory for a thread, and while the interpreter shuts down, `_wait_for` reads them.
+        with suppress(RuntimeError):
+            from concurrent.futures import ThreadPoolExecutor  # slow to import
 
             if self._pool is None:
                 self._pool = ThreadPoolExecutor(_READING_THREADS, "bowstring-parts")
-            return self._pool.submit(open_parts, self._dataset, parts, self._tls)
-        except RuntimeError:  # no memory for a thread, or the interpreter is shutting down
-            future: Future[dict[int, OpenPart]] = Future()
-            try:
-                future.set_result(open_parts(self._dataset, parts, self._tls))
-            except BowstringError as error:
-                future.set_exception(error)
-            return future
+            future = self._pool.submit(open_parts, self._dataset, parts, self._tls)
+            self._futures.update(dict.fromkeys(parts, future))
 
     def _wait_for(self, part: int) -> OpenPart:
-        if part not in self._parts:
-            future = self._futures[part]
-            try:
-                opened = future.result()
-            except BaseException:
-                # The next attempt reads them again.
-                self._futures = {other: each for other, each in self._futures.items() if each is not future}
-                raise
-            # Without tables that were dropped meanwhile.
-            self._parts.update({other: opened[other] for other in opened if self._futures.pop(other, None) is not None})
+        if (future := self._futures.get(part)) is not None:
+            # Without the parts of the request that were dropped meanwhile. After an error, the next attempt reads them
+            # again.
+            group = [other for other, each in self._futures.items() if each is future]
+            for other in group:
+                del self._futures[other]
+            opened = future.result()
+            self._parts.update({other: opened[other] for other in group})
+        elif part not in self._parts:
+            self._parts.update(open_parts(self._dataset, [part], self._tls))
         return self._parts[part]
 
     def stop_reading_ahead(self) -> None:
@@ -355,47 +352,63 @@ class PartTables:
 
 
 class RowSelection:
-    """The rows of some parts, by their indices in the data set; `dataset` is None for a table."""
+    """The rows of some parts, by their indices in the data set."""
 
     def __init__(
-        self, parts: Sequence[int], opened: Sequence[OpenPart], first_rows: RowIndices, dataset: Dataset | None
+        self, parts: Sequence[int], opened: Sequence[OpenPart], first_rows: RowIndices, dataset: Dataset
     ) -> None:
         self.parts = parts
         self._opened = opened
         self._dataset = dataset
-        self._plan = create_plan(dataset) if dataset is not None and dataset.steps else None
+        self._plan = create_plan(dataset) if dataset.steps else None
         tables = [part.table for part in opened]
         self._table = tables[0] if len(tables) == 1 else concat_tables(tables)
         lengths = [part.num_rows for part in opened]
         self._ends = first_rows[parts] + lengths
         self._shifts = np.cumsum(lengths) - self._ends
         """What to add to a row's index for its position among the chosen rows of these parts."""
-        self._table_rows = _join_rows(opened) if any(part.rows is not None for part in opened) else None
+        starts = chunk_starts(part.table.num_rows for part in opened)
+        # The smallest type: a filtered part may have a hundred million rows.
+        dtype = np.min_scalar_type(starts[-1])
+        chosen = [
+            part.rows.astype(dtype) + dtype.type(start)
+            for part, start in zip(opened, starts[:-1], strict=True)
+            if part.rows is not None
+        ]
+        self._table_rows = np.concatenate(chosen) if chosen else None
         """The indices in the table of the chosen rows; None for all."""
         self._fixed_width_rows: dict[str, FixedWidthRows | None] = {}
 
     def take(self, rows: RowIndices, columns: Sequence[str] | None = None) -> RecordBatch:
         """Copy rows, in any order; by default all columns. Raises as `ReadPlan.change`, naming the part and the row."""
-        positions = self._find_positions(rows)
+        table_rows = self.find_table_rows(rows)
         if columns is None or self._changes_rows:
-            batch = self._change(self._table.take(self._to_table_rows(positions)), lambda row: int(positions[row]))
+            batch = self._change(self._table.take(table_rows), rows)
             return batch if columns is None else batch.select(columns)
-        return _to_batch(self._table.select(columns).take(self._to_table_rows(positions)))
+        return _to_batch(self._table.select(columns).take(table_rows))
 
-    def locate(self, rows: RowIndices) -> RowIndices:
+    def find_table_rows(self, rows: RowIndices) -> RowIndices:
         """Return the indices of rows in the tables, one after the other."""
-        return self._to_table_rows(self._find_positions(rows))
+        shifts = self._shifts
+        if len(shifts) > 1:
+            shifts = shifts[np.searchsorted(self._ends, rows, "right")]
+        positions: RowIndices = rows + shifts
+        return positions if self._table_rows is None else self._table_rows[positions].astype(np.int64)
 
-    def find_fixed_width_rows(self, column: NumberColumn) -> FixedWidthRows | None:
-        """Return all rows of a column if they have one width in memory, for `locate`d indices."""
+    def find_fixed_width_rows(self, name: str, column: NumberColumn) -> FixedWidthRows | None:
+        """Return all rows of a column if they have one width in memory, by their indices in the tables.
+
+        Without Arrow arrays between, an epoch of 64 float32 a row takes 0.55 of the time. Single numbers in several
+        batches are left to `take`, which is twice as fast for them.
+        """
         if self._changes_rows:
             return None
-        if column.name not in self._fixed_width_rows:
-            views = [column.view(chunk) for chunk in self._table.column(column.name).chunks]
+        if name not in self._fixed_width_rows:
+            views = [column.view(chunk) for chunk in self._table.column(name).chunks]
             arrays = [view for view in views if view is not None]
-            is_fixed = len(arrays) == len(views) > 0
-            self._fixed_width_rows[column.name] = FixedWidthRows(arrays) if is_fixed else None
-        return self._fixed_width_rows[column.name]
+            is_fixed = len(arrays) == len(views) > 0 and (len(views) == 1 or len(column.dims) > 0)
+            self._fixed_width_rows[name] = FixedWidthRows(arrays) if is_fixed else None
+        return self._fixed_width_rows[name]
 
     def slice(self, start: int, stop: int) -> RecordBatch:
         """Return adjacent rows, without copying if they are in one record batch and steps choose and change none.
@@ -408,50 +421,28 @@ class RowSelection:
             table = self._table.slice(first, length)
         else:
             table = self._table.take(self._table_rows[first : first + length])
-        return self._change(table, lambda row: first + row)
+        return self._change(table, range(start, stop))
+
+    def locate_row(self, row: int) -> tuple[int, int]:
+        """Return the part of a row, and the index of the row in the part, also of those that are not chosen."""
+        index = int(np.searchsorted(self._ends, row, "right"))
+        part = self._opened[index]
+        return self.parts[index], part.locate(row - int(self._ends[index]) + part.num_rows)
 
     @property
     def _changes_rows(self) -> bool:
         return self._plan is not None and len(self._plan.changes) > 0
 
-    def _find_positions(self, rows: RowIndices) -> RowIndices:
-        """Return the positions of rows among the chosen rows of these parts."""
-        shifts = self._shifts
-        if len(shifts) > 1:
-            shifts = shifts[np.searchsorted(self._ends, rows, "right")]
-        positions: RowIndices = rows + shifts
-        return positions
-
-    def _to_table_rows(self, positions: RowIndices) -> RowIndices:
-        return positions if self._table_rows is None else self._table_rows[positions].astype(np.int64)
-
-    def _change(self, table: Table, get_position: Callable[[int], int]) -> RecordBatch:
-        """Apply the steps that change rows; `get_position` returns the position of a row, for errors."""
+    def _change(self, table: Table, rows: RowIndices | range) -> RecordBatch:
+        """Apply the steps that change rows to these rows of the data set."""
         batch = _to_batch(table)
         if self._plan is None:
             return batch
-        assert self._dataset is not None
-        return self._plan.change(batch, self._dataset.schema, partial(self._locate, get_position))
+        return self._plan.change(batch, self._dataset.schema, partial(self._locate, rows))
 
-    def _locate(self, get_position: Callable[[int], int], row: int) -> str:
-        position = get_position(row)
-        ends = np.cumsum([part.num_rows for part in self._opened])
-        index = int(np.searchsorted(ends, position, "right"))
-        part = self._opened[index]
-        assert self._dataset is not None
-        location = describe_part(self._dataset, self.parts[index])
-        return f"{location}, row {part.locate(position - int(ends[index]) + part.num_rows)}"
-
-
-def _join_rows(opened: Sequence[OpenPart]) -> npt.NDArray[np.unsignedinteger]:
-    """Return the indices of the chosen rows in the tables of all parts, one after the other."""
-    dtype = np.min_scalar_type(sum(part.table.num_rows for part in opened))
-    start, joined = 0, []
-    for part in opened:
-        rows = np.arange(part.table.num_rows, dtype=dtype) if part.rows is None else part.rows
-        joined.append(rows.astype(dtype, copy=False) + dtype.type(start))
-        start += part.table.num_rows
-    return joined[0] if len(joined) == 1 else np.concatenate(joined)
+    def _locate(self, rows: RowIndices | range, index: int) -> str:
+        part, row = self.locate_row(int(rows[index]))
+        return f"{describe_part(self._dataset, part)}, row {row}"
 
 
 def _to_batch(table: Table) -> RecordBatch:
@@ -469,7 +460,7 @@ def open_parts(dataset: Dataset, indices: Sequence[int], tls: TlsOptions | None 
         if not described.locations:
             raise NotFoundError(f"{describe_part(dataset, index)}: {described.num_rows} rows, but no location")
     plan = create_plan(selected)
-    stored = describe_stored(selected, plan)
+    stored = select_stored_columns(selected, plan)
     choosers = [RowChooser(plan, each, describe_part(dataset, index)) for each, index in enumerate(indices)]
     batches = [list[RecordBatch]() for _ in indices]
     starts, rows = [list[int]() for _ in indices], [list[RowIndices]() for _ in indices]

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.datasets.dataset import slice_batches
 from bowstring.datasets.published_dataset import DEFAULT_TIMEOUT_S, PublishedDataset, open_published
 from bowstring.errors import ConnectionLostError, InvalidDataError, NotFoundError, check_seconds
 from bowstring.sharing.agent.directory import list_published
 from bowstring.sharing.agent.publications import QueryBatchId
-from bowstring.sharing.client.connect import connect
 
 # Many triggers of a usual query.
 DEFAULT_WAIT_S = 60.0
@@ -105,27 +105,20 @@ class PublishedQuery:
     def _read(self, dataset: PublishedDataset) -> Iterator[RecordBatch]:
         """Yield the rows of a batch from the position on."""
         assert self._batch is not None
-        num_rows, start = dataset.num_rows or 0, 0
+        next_batch = self._batch + 1
         try:
-            with connect(dataset) as reader:
-                for batch in reader:
-                    skipped = min(max(self._row - start, 0), batch.num_rows)
-                    start += batch.num_rows
-                    if skipped == batch.num_rows:
-                        continue
-                    # Counted before it is passed on: a caller that saves the state has received the rows.
-                    self._row = start
-                    if start >= num_rows:
-                        self._batch, self._row = self._batch + 1, 0
-                    yield batch.slice(skipped)
-                    if start >= num_rows:
-                        return
+            for batch in slice_batches(dataset, self._row, dataset.num_rows):
+                # Counted before it is passed on: a caller that saves the state has received the rows.
+                self._row += batch.num_rows
+                if self._row >= dataset.num_rows:
+                    self._batch, self._row = next_batch, 0
+                yield batch
         except (ConnectionLostError, NotFoundError):
             if self._find_next() == dataset.id:
                 raise
             return  # freed before it was read
-        if start >= num_rows:
-            self._batch, self._row = self._batch + 1, 0
+        if self._row >= dataset.num_rows:  # it had no rows left
+            self._batch, self._row = next_batch, 0
 
 
 def follow_published(

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar, Unpack, get_args
 
 import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datasets.batch_arrays import ArrayOptions, BatchArrays
-from bowstring.datasets.column_arrays import RowError, SparseRows
+from bowstring.datasets.batch_arrays import ArrayConverter, ArrayOptions
 from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
 from bowstring.datatypes.schema import Schema
-from bowstring.display.tables import to_html_table
+from bowstring.display.objects import source_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError, check_count, format_count
 from bowstring.layouts.indexing import to_integer
 from bowstring.transports.tls import TlsOptions
@@ -100,8 +98,9 @@ class EpochReader:
         if end not in get_args(End):
             raise InvalidArgumentError(f"end: expected {' or '.join(map(repr, get_args(End)))}, found {end!r}")
         check_count("prefetch_bytes", prefetch_bytes)
-        self._tables = PartTables(source, columns, prefetch_bytes, tls)
-        self.order = RowOrder(self._tables.part_rows, seed, window_rows)
+        self.tables = PartTables(source, columns, prefetch_bytes, tls)
+        """The parts that are read, as tables."""
+        self.order = RowOrder(self.tables.part_rows, seed, window_rows)
         self.batch_rows = batch_rows
         self._start = self._position = (0, 0)
         """Where the next iteration begins, and where the last one is: the epoch and the index in it of a batch."""
@@ -112,7 +111,7 @@ class EpochReader:
     @property
     def schema(self) -> Schema:
         """The schema of the batches."""
-        return self._tables.schema
+        return self.tables.schema
 
     @property
     def epoch(self) -> int:
@@ -148,7 +147,7 @@ class EpochReader:
         [{'y': [0, 1]}, {'y': [2]}]
         """
         reader = copy.copy(self)
-        reader._tables = self._tables.select_columns(columns)
+        reader.tables = self.tables.select_columns(columns)
         return reader
 
     def to_numpy(self, **options: Unpack[ArrayOptions]) -> ArrayBatches:
@@ -165,11 +164,6 @@ class EpochReader:
         ((2, 2), dtype('float32'), [0.0, 1.0])
         """
         return ArrayBatches(self, options)
-
-    @property
-    def tables(self) -> PartTables:
-        """The parts that are read, as tables."""
-        return self._tables
 
     def for_worker(self, worker: int, num_workers: int) -> Self:
         """Return a reader at the same position that yields every `num_workers`-th batch of this rank.
@@ -206,7 +200,7 @@ class EpochReader:
                 self._position = epoch, batch - first_of_round + self.world_size * self._num_workers
                 yield rows
         finally:
-            self._tables.stop_reading_ahead()
+            self.tables.stop_reading_ahead()
         self._position = epoch + 1, 0
 
     def __len__(self) -> int:
@@ -236,34 +230,22 @@ class EpochReader:
                 for batch in group:
                     start = batch * self.batch_rows
                     stop = min(start + self.batch_rows, self.order.num_rows)
-                    with self._locate_errors([np.arange(start, stop)]):
+                    with self.tables.locate_errors(selection, [np.arange(start, stop)]):
                         rows = converter.convert(selection.slice(start, stop))
                     yield rows
             else:
                 # One gather of many rows takes a small part of the time of one for each batch.
                 indices = self._order_rows(epoch, group)
-                with self._locate_errors(indices):
+                with self.tables.locate_errors(selection, indices):
                     yield from converter.gather(selection, indices)
             del selection  # of parts that are dropped when the next are read
-
-    @contextmanager
-    def _locate_errors(self, batches: Sequence[RowIndices]) -> Iterator[None]:
-        """Let an error of the converter name the place of its row, which is one of these in the data set."""
-        try:
-            yield
-        except RowError as error:
-            location, row = self._tables.locate_row(int(np.concatenate(batches)[error.index]))
-            raise error.locate(location, row) from None
-        except InvalidDataError:
-            self._tables.validate_open_parts()
-            raise
 
     def _count_gathered_batches(self) -> int:
         """Return the number of batches of this rank that are copied at once.
 
         All ranks and workers together copy about a window at most, so that its parts are enough.
         """
-        row_bytes = self._tables.nbytes // max(self.order.num_rows, 1) + 1
+        row_bytes = self.tables.nbytes // max(self.order.num_rows, 1) + 1
         num_rows = min(_MAX_GATHERED_ROWS, _MAX_GATHERED_BYTES // row_bytes)
         span_rows = max(self.order.window_rows, _MAX_GATHERED_ROWS)
         return max(min(num_rows, span_rows // (self.world_size * self._num_workers)) // self.batch_rows, 1)
@@ -276,7 +258,7 @@ class EpochReader:
         parts = order.parts(epoch, start, min(stop, num_rows))
         if self._end == "pad" and stop > num_rows:  # positions begin again at 0
             parts = np.concatenate((parts, order.parts(epoch, 0, min(stop - num_rows, num_rows))))
-        return self._tables.select(parts, order.parts(epoch, min(stop, num_rows), num_rows))
+        return self.tables.select(parts, order.parts(epoch, min(stop, num_rows), num_rows))
 
     def _order_rows(self, epoch: int, batches: range) -> list[RowIndices]:
         """Return the indices of the rows of each batch. If the end is padded, positions begin again at 0."""
@@ -312,7 +294,7 @@ class EpochReader:
             "num_rows": self.order.num_rows,
             "num_parts": sum(rows > 0 for rows in self.order.part_rows),
             "parts": self.order.digest,
-            "row_selection": list(self._tables.row_selection),
+            "row_selection": list(self.tables.row_selection),
             "batch_rows": self.batch_rows,
             "seed": self.order.seed,
             "window_rows": self.order.window_rows,
@@ -358,14 +340,7 @@ class EpochReader:
         )
 
     def _repr_html_(self) -> str:
-        properties = {
-            "rows": f"{self.order.num_rows:,}",
-            "order": "in order" if self.order.seed is None else f"shuffled with seed {self.order.seed}",
-            "rows per batch": f"{self.batch_rows:,}",
-            "rank": f"{self.rank} of {self.world_size}",
-            "position": f"batch {self.next_batch:,} of epoch {self.epoch:,}",
-        }
-        return to_html_table("EpochReader", ("", ""), properties.items())
+        return source_to_html(self)
 
 
 class ArrayBatches:
@@ -383,7 +358,7 @@ class ArrayBatches:
     """
 
     def __init__(self, reader: EpochReader, options: ArrayOptions) -> None:
-        self._arrays = BatchArrays(reader.tables, options)
+        self._arrays = ArrayConverter(reader.tables, options)
         self._reader = reader.select(self._arrays.column_names)
 
     @property
@@ -415,12 +390,7 @@ class ArrayBatches:
         return len(self._reader)
 
     def __iter__(self) -> Iterator[Any]:
-        for arrays in self._reader.iterate(self._arrays):
-            batch = {
-                name: values.to_scipy() if isinstance(values, SparseRows) else values
-                for name, values in self._arrays.pad(arrays).items()
-            }
-            yield batch if self._arrays.transform is None else self._arrays.transform(batch)
+        return map(self._arrays.finish, self._reader.iterate(self._arrays))
 
 
 def _describe_data(state: Mapping[str, Any]) -> str:

@@ -135,12 +135,12 @@ class MapStep(RowStep):
                 empty = record_batch(function(create_empty_batch(input_schema)))
             except Exception as error:
                 raise InvalidArgumentError(
-                    f"map: {_name(function)} failed for an empty batch, from which the schema would be taken: pass "
+                    f"map: {_get_name(function)} failed for an empty batch, from which the schema would be taken: pass "
                     f"schema=…: {type(error).__name__}: {error}"
                 ) from error
             if empty.num_rows:
                 found = format_count(empty.num_rows, "row")
-                raise InvalidArgumentError(f"map: {_name(function)} returned {found} for an empty batch")
+                raise InvalidArgumentError(f"map: {_get_name(function)} returned {found} for an empty batch")
             schema = empty.schema
         return cls(schema, input_schema, function)
 
@@ -152,7 +152,7 @@ class MapStep(RowStep):
     def _call(self, batch: RecordBatch) -> RecordBatch:
         if not batch.num_rows:
             return create_empty_batch(self.schema)
-        location = f"map with {_name(self.function)}"
+        location = f"map with {_get_name(self.function)}"
         returned = self.function(RecordBatch(self.input_schema, batch.num_rows, batch.lazy_columns))
         try:
             mapped = record_batch(returned, schema=self.schema)
@@ -166,15 +166,16 @@ class MapStep(RowStep):
 
     def describe(self) -> str:
         """As `Step.describe`."""
-        return f"map with {_name(self.function)}"
+        return f"map with {_get_name(self.function)}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         try:
             pickle.dumps(self.function)
         except Exception as error:
             if _PICKLERS_BY_VALUE.isdisjoint(sys.modules):
+                name = _get_name(self.function)
                 raise InvalidArgumentError(
-                    f"map: {_name(self.function)} can't be pickled: define the function in a module, with def: {error}"
+                    f"map: {name} can't be pickled: define the function in a module, with def: {error}"
                 ) from error
         return MapStep, (self.schema, self.input_schema, self.function)
 
@@ -308,7 +309,7 @@ def check_fractions(fractions: Any) -> tuple[tuple[str, float], ...]:
     return checked
 
 
-def _name(function: Any) -> str:
+def _get_name(function: Any) -> str:
     return str(getattr(function, "__qualname__", None) or f"{function!r:.80}")
 
 

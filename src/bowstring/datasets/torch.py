@@ -15,12 +15,11 @@ import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
-from bowstring.datasets.batch_arrays import ArrayOptions, Arrays, BatchArrays
+from bowstring.datasets.batch_arrays import ArrayConverter, ArrayOptions, Arrays
 from bowstring.datasets.column_arrays import ColumnValues, RaggedArray, RowError, SparseRows
-from bowstring.datasets.order import RowIndices
-from bowstring.datasets.part_tables import PartTables, RowSelection, Source
+from bowstring.datasets.part_tables import PartTables, Source
 from bowstring.datasets.reader import EpochReader
-from bowstring.errors import InvalidArgumentError, InvalidDataError, require_package, suggest
+from bowstring.errors import InvalidArgumentError, require_package, suggest
 from bowstring.layouts.indexing import normalize_index, to_integer
 from bowstring.transports.tls import TlsOptions
 
@@ -75,7 +74,7 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
             )
         self._tensors = TensorConverter(reader.tables, options)
         self._reader = reader.select(self._tensors.column_names)
-        self._progress = _Progress(reader.epoch, reader.next_batch)
+        self._shared_position = _SharedPosition(reader.epoch, reader.next_batch)
         self._state: Mapping[str, Any] | None = None
         """The position of this worker, for the next iteration."""
         self._running: EpochReader | None = None
@@ -88,7 +87,7 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch, or the rest of it if its position has been loaded."""
-        self._progress.set_epoch(to_integer("epoch", epoch))
+        self._shared_position.set_epoch(to_integer("epoch", epoch))
 
     def __iter__(self) -> Iterator[TensorBatch]:
         info = get_worker_info()
@@ -96,17 +95,17 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         # Equal in all workers of a loop, and another number in the next loop.
         loop = int.from_bytes(os.urandom(8)) if info is None else info.seed - info.id
         reader = self._reader.for_worker(worker, num_workers)
-        reader.seek(*self._progress.begin_iteration(worker, loop))
+        reader.seek(*self._shared_position.begin_iteration(worker, loop))
         if self._state is not None:
             reader.load_state_dict(self._state)
-            self._progress.move_iteration(reader.epoch)
+            self._shared_position.move_iteration(reader.epoch)
             self._state = None
         self._running = reader
-        return self._tensors.iterate(reader)
+        return map(self._tensors.finish, reader.iterate(self._tensors))
 
     def __len__(self) -> int:
         """Return the number of batches of this rank in the next iteration."""
-        return len(self._create_reader(*self._progress.next_position))
+        return len(self._create_reader(*self._shared_position.next_position))
 
     def _create_reader(self, epoch: int, next_batch: int) -> EpochReader:
         reader = self._reader.for_worker(0, 1)
@@ -123,7 +122,7 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         """
         if num_batches is None and self._running is not None:
             return self._running.state_dict()
-        epoch, next_batch = self._progress.position
+        epoch, next_batch = self._shared_position.position
         next_batch += to_integer("num_batches", num_batches or 0) * self._reader.world_size
         return self._create_reader(epoch, next_batch).state_dict()
 
@@ -136,7 +135,7 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         reader.load_state_dict(state)
         self._running = None
         if get_worker_info() is None:
-            self._progress.seek(reader.epoch, reader.next_batch)
+            self._shared_position.seek(reader.epoch, reader.next_batch)
         else:
             self._state = dict(state)
 
@@ -144,7 +143,7 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         return {**self.__dict__, "_running": None}
 
 
-class _Progress:
+class _SharedPosition:
     """The position where iterations begin, and how many have begun, in memory that all workers share.
 
     The main process does not see its workers begin: they have to find out themselves, each from shared memory, which
@@ -244,15 +243,10 @@ class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore
     def __getitems__(self, indices: Sequence[int]) -> TensorRows:
         """Return several rows."""
         rows = np.array([normalize_index(index, self._num_rows) for index in indices], np.int64)
-        try:
-            selection = self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
-            return TensorRows(self._tensors, self._tensors.gather(selection, rows), len(rows))
-        except RowError as error:
-            location, row = self._tables.locate_row(int(rows[error.index]))
-            raise error.locate(location, row) from None
-        except InvalidDataError:
-            self._tables.validate_open_parts()
-            raise
+        selection = self._tables.select(np.flatnonzero(self._tables.part_rows), np.empty(0, np.int64))
+        with self._tables.locate_errors(selection, [rows]):
+            (arrays,) = self._tensors.gather(selection, [rows])
+        return TensorRows(self._tensors, arrays, len(rows))
 
 
 class TensorRows(Sequence[TensorRow]):
@@ -284,8 +278,7 @@ class TensorRows(Sequence[TensorRow]):
             return TensorRows(self._tensors, arrays, max(stop - start, 0))
         position = normalize_index(index, self._num_rows)
         arrays = {name: values[position : position + 1] for name, values in self._arrays.items()}
-        columns = self._tensors.to_tensors(arrays)
-        return TensorRow({name: column[0] for name, column in columns.items()})
+        return TensorRow({name: column[0] for name, column in self._tensors.to_batch(arrays).items()})
 
 
 def _collate_rows(rows: Sequence[TensorRow], **_options: Any) -> Any:
@@ -334,11 +327,6 @@ def loader(source: Source, batch_rows: int, *, num_workers: int = 0, **options: 
     return DataLoader(dataset, batch_size=None, num_workers=num_workers, **options)
 
 
-def _list_options(function: Any) -> set[str]:
-    parameters = inspect.signature(function).parameters.values()
-    return {parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY}
-
-
 _READER_OPTIONS = frozenset(inspect.signature(EpochReader).parameters) - {"source", "batch_rows", "columns"}
 # Not those that the batches of an `EpochDataset` exclude.
 _LOADER_OPTIONS = frozenset(inspect.signature(DataLoader).parameters) - {
@@ -371,57 +359,28 @@ def to_tensors(batch: RecordBatch, **options: Unpack[ArrayOptions]) -> TensorBat
     return cast(TensorBatch, tensors.finish(arrays))
 
 
-class TensorConverter:
-    """Converts record batches to tensors; can be pickled. Raises as `BatchArrays`."""
+class TensorConverter(ArrayConverter):
+    """Converts record batches to tensors; can be pickled. Raises as `ArrayConverter`."""
 
     def __init__(self, tables: PartTables, options: ArrayOptions) -> None:
-        dtypes = options.get("dtypes")
+        dtypes: Any = options.get("dtypes")
+        is_by_column = isinstance(dtypes, Mapping)
         if dtypes is not None:
-            is_mapping = isinstance(dtypes, Mapping)
-            numpy_dtypes = {name: _to_numpy_dtype(each) for name, each in dtypes.items()} if is_mapping else None
-            options = {**options, "dtypes": numpy_dtypes if is_mapping else _to_numpy_dtype(dtypes)}
-        self._arrays = BatchArrays(tables, options)
+            numpy_dtypes = {name: _to_numpy_dtype(each) for name, each in dtypes.items()} if is_by_column else None
+            options = {**options, "dtypes": numpy_dtypes if is_by_column else _to_numpy_dtype(dtypes)}
+        super().__init__(tables, options)
         self._bfloat16_names = frozenset(
-            name
-            for name in self._arrays.number_names
-            if _is_bfloat16(dtypes.get(name) if isinstance(dtypes, Mapping) else dtypes)
+            name for name in self._outputs if _is_bfloat16(dtypes.get(name) if is_by_column else dtypes)
         )
 
-    @property
-    def column_names(self) -> tuple[str, ...]:
-        """The columns that are read."""
-        return self._arrays.column_names
-
-    @property
-    def categories(self) -> dict[str, list[Any]]:
-        """As `BatchArrays.categories`."""
-        return self._arrays.categories
-
-    def iterate(self, reader: EpochReader) -> Iterator[Any]:
-        """Iterate over the batches of a reader, as tensors or what `transform` returns."""
-        for arrays in reader.iterate(self._arrays):
-            yield self.finish(arrays)
-
-    def convert(self, batch: RecordBatch) -> Arrays:
-        """As `BatchArrays.convert`."""
-        return self._arrays.convert(batch)
-
-    def gather(self, selection: RowSelection, rows: RowIndices) -> Arrays:
-        """Copy and convert rows. Raises `RowError`."""
-        (arrays,) = self._arrays.gather(selection, [rows])
-        return arrays
-
-    def finish(self, arrays: Arrays) -> Any:
-        """Return the tensors of a batch of arrays, or what `transform` returns."""
-        batch = self.to_tensors(self._arrays.pad(arrays))
-        return batch if self._arrays.transform is None else self._arrays.transform(batch)
-
-    def to_tensors(self, arrays: Arrays) -> TensorBatch:
+    def to_batch(self, arrays: Arrays) -> TensorBatch:
         """Return the tensors of a batch of arrays."""
         batch = TensorBatch()
         for name, values in arrays.items():
             tensor = _to_tensor(values)
-            batch[name] = tensor.to(torch.bfloat16) if name in self._bfloat16_names else tensor
+            # Other values, such as the codes of categories, are neither lists nor floats.
+            is_rounded = name in self._bfloat16_names and torch.is_tensor(tensor) and tensor.is_floating_point()
+            batch[name] = tensor.to(torch.bfloat16) if is_rounded else tensor
         return batch
 
 

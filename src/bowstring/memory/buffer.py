@@ -34,17 +34,17 @@ class Memory:
 
     __slots__ = ("_array", "_bytes", "_typed", "address", "device", "owner", "size")
 
-    def __init__(self, owner: Any, device: str = "cpu") -> None:
+    def __init__(self, owner: Any) -> None:
         array = _as_array(owner)
         self.size: int = array.nbytes
         """The length in bytes."""
         self.address: int = array.__array_interface__["data"][0]
         """The address of the first byte."""
         self.owner = owner
-        self.device = device
+        self.device = "cpu"
         self._array = array
         self._bytes: Bytes | None = None
-        self._typed = _UNTYPED
+        self._typed: dict[np.dtype[Any], npt.NDArray[Any]] = {}
 
     @property
     def bytes(self) -> Bytes:
@@ -60,14 +60,8 @@ class Memory:
         """View all whole elements of `dtype`, without copying (possibly unaligned)."""
         array = self._typed.get(dtype)
         if array is None:
-            if self._typed is _UNTYPED:
-                self._typed = {}
             array = self._typed[dtype] = self.bytes[: self.size // dtype.itemsize * dtype.itemsize].view(dtype)
         return array
-
-
-_UNTYPED: dict[np.dtype[Any], npt.NDArray[Any]] = {}
-"""A shared placeholder for the typed views of a new memory: many small ones are never viewed."""
 
 
 def _as_array(owner: Any) -> npt.NDArray[Any]:
