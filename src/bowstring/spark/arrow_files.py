@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 ROW_COST_BYTES = 32
 """The bytes of a column that are read in the time that a row takes, whatever its columns are."""
-# Costs are estimates: a split is at most 64 times as long as one of which all columns are read.
+# With costs by columns, one of 20 columns of 1 GB is read in 1.8 s, otherwise, in ten times as many tasks, in 5.3 s.
+# They are estimates: a split is at most 64 times as long as one of which all columns are read.
 MIN_COST_SHARE = 1 / 64
 
 
