@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.datatypes.base import DataType
+from bowstring.datatypes.field import DataType
 from bowstring.datatypes.type_specs import TYPE_SPECS
 from bowstring.errors import InvalidDataError
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable

@@ -15,8 +15,7 @@ from typing import Any, TypeAlias, overload
 
 import numpy as np
 
-from bowstring.datatypes.base import DataType
-from bowstring.datatypes.field import Field
+from bowstring.datatypes.field import DataType, Field
 from bowstring.datatypes.schema import LazyFields, Schema
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.flatbuf.reader import FlatTable
