@@ -26,19 +26,19 @@ MIN_ROUNDS = 6
 Total = Callable[[Measurement], float]
 
 
-def ONE(measurement: Measurement) -> float:  # noqa: N802 -- a constant
+def total_of_one_read(measurement: Measurement) -> float:
     """The time until one reader has read once."""
     return measurement.write_s + measurement.one_read_s
 
 
-def ALL(measurement: Measurement) -> float:  # noqa: N802 -- a constant
+def total_of_all_reads(measurement: Measurement) -> float:
     """The time until all readers have read `READS` times."""
     return measurement.write_s + measurement.all_reads_s
 
 
 WORKLOADS: dict[Total, str] = {
-    ONE: "one reader that reads once",
-    ALL: f"{READERS} readers that read {READS} times each",
+    total_of_one_read: "one reader that reads once",
+    total_of_all_reads: f"{READERS} readers that read {READS} times each",
 }
 
 
@@ -140,7 +140,7 @@ class DemoReport:
         subject = f"{format_count(self.main.rows, 'row')}, {format_size(self.main.size_bytes)}"
         if self.main.num_rounds < MIN_ROUNDS:
             return f"{subject}: fewer than {MIN_ROUNDS} rounds, too few to distinguish differences from noise."
-        return f"{subject}: {'; '.join(_describe_workload(self.main, total) for total in (ALL, ONE))}."
+        return f"{subject}: {'; '.join(_describe_workload(self.main, total) for total in reversed(WORKLOADS))}."
 
 
 def _describe_workload(comparison: Comparison, total: Total) -> str:

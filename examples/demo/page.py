@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, StrictUndefined
 
-from examples.demo.comparison import ALL, ONE, WORKLOADS, describe_interval
+from examples.demo.comparison import WORKLOADS, describe_interval, total_of_all_reads, total_of_one_read
 from examples.demo.methods import READERS, READS
 from examples.demo.report import MEMORY, describe_measurements, describe_method
 from examples.demo.texts import format_count, format_size, format_time
@@ -113,7 +113,7 @@ def _create_memory_chart(report: DemoReport, count: Any) -> tuple[Any, list[Any]
 
 def _create_reads_chart(comparison: Comparison) -> Any:
     """Return the axes, and for each method its time by the number of reads."""
-    reads = {1: ONE, READERS * READS: ALL}
+    reads = {1: total_of_one_read, READERS * READS: total_of_all_reads}
     series = {name: [(n, comparison.median(name, reads[n])) for n in reads] for name in comparison.rounds}
     times = [time for points in series.values() for _, time in points]
     return _create_axis(reads, "{:g}".format), _create_axis(times, _format_tick), series

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from examples.demo.comparison import ALL, ONE
+from examples.demo.comparison import total_of_all_reads, total_of_one_read
 from examples.demo.methods import READERS, READS, TRANSFER_METHODS
 from examples.demo.texts import format_count, format_size, format_time, format_time_range
 
@@ -28,8 +28,8 @@ TIMES: tuple[tuple[str, Callable[[Measurement], float]], ...] = (
     ("write", lambda measurement: measurement.write_s),
     ("1 reader, 1 read", lambda measurement: measurement.one_read_s),
     (f"{READERS} readers, {READS} reads each", lambda measurement: measurement.all_reads_s),
-    ("write and 1 read", ONE),
-    ("write and all reads", ALL),
+    ("write and 1 read", total_of_one_read),
+    ("write and all reads", total_of_all_reads),
 )
 
 

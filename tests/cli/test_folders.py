@@ -12,7 +12,14 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
-from bowstring.datasets.manifest import Manifest, ManifestEntry, data_file_name, read_manifest, try_create_manifest
+from bowstring.datasets.manifest import (
+    STAGING_FOLDER,
+    Manifest,
+    ManifestEntry,
+    data_file_name,
+    read_manifest,
+    try_create_manifest,
+)
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.spark.folder import staging
 from bowstring.spark.folder.vacuum import vacuum
@@ -97,8 +104,9 @@ def test_vacuum_removes_old_files_that_no_manifest_lists(folder: Path, capsys: p
     staging.create_staging_folder(folder, "d" * 32, owner=ProcessIdentity.current())
     (folder / running).touch()  # moved, but not committed yet
     dead_owner = ProcessIdentity(ProcessIdentity.current().pid, 1, ProcessIdentity.current().host)
-    dead = staging.create_staging_folder(folder, "c" * 32, owner=dead_owner)
-    Path(str(dead), data_file_name("c" * 32, 0, 0)).touch()
+    dead = folder / STAGING_FOLDER / ("c" * 32)
+    staging.create_staging_folder(folder, dead.name, owner=dead_owner)
+    (dead / data_file_name("c" * 32, 0, 0)).touch()
     assert [path.name for path in vacuum(folder)] == ["owner.json", data_file_name("c" * 32, 0, 0)]
     assert not dead.exists()
     assert all(path.exists() for path in (*listed, *unlisted, foreign, folder / running))

@@ -10,11 +10,11 @@ pytest.importorskip("rich")
 pytest.importorskip("pyspark")
 
 from examples.demo.comparison import (
-    ALL,
-    ONE,
     Comparison,
     describe_interval,
     median_interval,
+    total_of_all_reads,
+    total_of_one_read,
 )
 from tests.demo.reports import compare, create_report
 
@@ -81,8 +81,8 @@ def test_a_difference_within_the_noise_gives_no_verdict() -> None:
         ]
         for name, rounds in main.rounds.items()
     }
-    assert main.ratios(ALL)["toArrow()"].is_faster
-    assert not Comparison(1000, toggled).ratios(ALL)["toArrow()"].is_faster
+    assert main.ratios(total_of_all_reads)["toArrow()"].is_faster
+    assert not Comparison(1000, toggled).ratios(total_of_all_reads)["toArrow()"].is_faster
     assert (
         "publishing and toArrow() differ by less than the noise, and publishing is 4.3 times as fast as Parquet;"
         in describe_verdict(Comparison(1000, toggled))
@@ -91,7 +91,7 @@ def test_a_difference_within_the_noise_gives_no_verdict() -> None:
 
 def test_ratios_of_the_same_round_cancel_the_load_of_the_machine() -> None:
     loaded = compare(1, (1.0, 0.1, 0.4), (1.1, 0.1, 0.4), (2, 1, 1), noise=(1.0, 9.0, 3.0, 5.0, 1.0, 2.0, 4.0))
-    assert loaded.ratios(ONE)["toArrow()"].interval == pytest.approx((1.1 / 1.2, 1.1 / 1.2))
+    assert loaded.ratios(total_of_one_read)["toArrow()"].interval == pytest.approx((1.1 / 1.2, 1.1 / 1.2))
 
 
 def test_too_few_rounds_give_no_verdict() -> None:

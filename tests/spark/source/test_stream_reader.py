@@ -87,6 +87,17 @@ def test_files_of_a_folder_without_a_manifest_are_read_once_across_restarts(tmp_
     assert list(follow(create_reader(folder), offset)) == []
 
 
+def test_files_of_partitions_that_no_condition_matches_are_not_read(tmp_path: Path) -> None:
+    for number in (1, 2):
+        (tmp_path / f"k={number}").mkdir()
+        write_numbers(tmp_path / f"k={number}" / "a.arrow", number)
+    source = DefaultSource(CaseInsensitiveDict({"path": str(tmp_path), "filters": "[('k', '=', 1)]"}))
+    reader = source.streamReader(StructType().add("x", LongType()).add("k", LongType()))
+    start = reader.initialOffset()
+    (partition,) = reader.partitions(start, reader.latestOffset(start, reader.getDefaultReadLimit()))
+    assert [batches.path.parent.name for batches in partition.value] == ["k=1"]
+
+
 def test_a_file_that_is_touched_or_renamed_over_is_not_read_again(tmp_path: Path) -> None:
     write_numbers(tmp_path / "a.arrow", 1)
     reader = create_reader(tmp_path)

@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql.types import AtomicType, BinaryType, DataType, StringType, StructType
 
 from bowstring.datasets.manifest import (
+    MANIFEST_FOLDER,
     STAGING_FOLDER,
     Manifest,
     ManifestEntry,
@@ -200,9 +201,14 @@ class FolderJob:
             if manifest is not None and manifest.base is None:  # a complete one replaces others
                 remove_old_manifests(self.folder)
 
-    def discard(self) -> None:
-        """Remove the files of the job, unless it is committed; on the driver."""
+    def discard(self, created_folders: Sequence[FolderPath] | None = None) -> None:
+        """Remove the files of the job, unless it is committed; on the driver.
+
+        With the folders that `create_staging_folder` has returned, also remove these if they are empty.
+        """
         staging.discard_job(self.folder, self.id)
+        if created_folders is not None:
+            staging.remove_empty_folders((self.folder / MANIFEST_FOLDER, *created_folders))
 
     @property
     def staging_folder(self) -> FolderPath:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import contextlib
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -31,9 +31,10 @@ OWNER_FILE_NAME = "owner.json"
 
 def create_staging_folder(
     folder: FolderPath, job: str, query: str | None = None, owner: ProcessIdentity | None = None
-) -> FolderPath:
-    """Create the staging folder of `job` under `folder`, and `folder` itself. Each task of a streaming query does this,
-    so it may exist. The owner is by default the JVM that has started this process.
+) -> Sequence[FolderPath]:
+    """Create the staging folder of `job` under `folder`, and `folder` itself; return `folder` and those above it that
+    did not exist. Each task of a streaming query does this, so the staging folder may exist. The owner is by default
+    the JVM that has started this process.
 
     Raises:
         BowstringError, also an OSError: it can't be created (no permission, a file with this name, a full
@@ -60,7 +61,7 @@ def create_staging_folder(
         remove_empty_folders(missing)
         message = f"{problem.filename or staging}: cannot be written: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
-    return staging
+    return missing
 
 
 def take_over(folder: FolderPath, job: str) -> None:

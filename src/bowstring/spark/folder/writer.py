@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry
+from bowstring.datasets.manifest import ManifestEntry
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError
-from bowstring.io.local_path import as_folder
 from bowstring.spark.folder import staging
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.options import SaveMode, WriteOptions, parse_path
@@ -94,14 +93,12 @@ def write(  # noqa: PLR0913 -- as the options of the data source
     if job is None:
         return
     schema = to_arrow_schema(job.schema, prefers_large_types=prefers_large_types(session))
-    created_folders = as_folder(folder).find_missing_folders()  # which a failed job removes again
-    staging.create_staging_folder(folder, job.id)
+    created_folders = staging.create_staging_folder(folder, job.id)
     try:
         rows = ArrowBatchJob(frame, partial(_write_task, job, schema), _REPORT_SCHEMA).collect()
         job.commit([ManifestEntry(*row) for row in rows])
     except BaseException:
-        job.discard()
-        staging.remove_empty_folders((folder / MANIFEST_FOLDER, *created_folders))
+        job.discard(created_folders)
         raise
 
 

@@ -173,7 +173,8 @@ class PartitionJob:
 
     def _compute(self, lost: Sequence[int] | None) -> None:
         if lost is not None:
-            self._reopen()  # agents refuse attempts of a committed data set, because they may be late
+            # Agents refuse attempts of a committed data set, because they may be late.
+            self._agents.reopen(self._dataset, self._agent_uris)
         reports = dict(self._reports)
         if lost is None or not self._job.has_same_rows_again:
             reports = {row.partition_id: PartitionReport(*row) for row in self._job.collect()}
@@ -213,9 +214,6 @@ class PartitionJob:
             self._agents.commit(self._dataset, {uri: remaining}, ttl_s)
         known_uris = frozenset(self._agent_uris)
         self._run_on_hosts(partial(discard_on_this_host, self._dataset, self.agent_key, known_uris, ttl_s))
-
-    def _reopen(self) -> None:
-        self._agents.reopen(self._dataset, self._agent_uris)
 
     def _attempts_by_agent(self) -> dict[str, dict[int, int]]:
         """The attempt of each partition, by agent. Without access, agents of other hosts commit attempts themselves."""

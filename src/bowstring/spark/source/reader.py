@@ -122,7 +122,6 @@ class ArrowReader:
                 [name for name in self.filters.schema.names if name not in batch_range.missing_columns],
                 self.filters,
                 counts_rows=self.options.metadata_column in self.filters.schema.names,
-                returns_problems=self.options.tolerates_malformed,
             )
         try:
             for file_batch in batches:

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import time
 import uuid
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -304,9 +306,6 @@ def _take(pending: list[int], files: Manifest, limit: ReadLimit | None) -> list[
     if isinstance(limit, ReadMaxFiles):
         return pending[: limit.max_files]
     if isinstance(limit, ReadMaxBytes):
-        size_bytes = 0
-        for count, index in enumerate(pending):
-            size_bytes += files.entries[index].length_bytes
-            if size_bytes > limit.max_bytes and count:
-                return pending[:count]
+        sizes_bytes = accumulate(files.entries[index].length_bytes for index in pending)
+        return pending[: max(bisect_right(list(sizes_bytes), limit.max_bytes), 1)]
     return pending

@@ -17,9 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from bowstring.datasets.manifest import MANIFEST_FOLDER, ManifestEntry, QueryBatch, log_errors_after_commit
+from bowstring.datasets.manifest import ManifestEntry, QueryBatch, log_errors_after_commit
 from bowstring.errors import InvalidArgumentError
-from bowstring.io.local_path import as_folder
 from bowstring.io.store_path import FolderPath
 from bowstring.sharing.processes import find_java_ancestor
 from bowstring.spark.folder import staging
@@ -74,9 +73,8 @@ class ArrowWriter(DataSourceArrowWriter):
     def __init__(self, folder: FolderPath, mode: SaveMode, options: WriteOptions, schema: StructType) -> None:
         check_no_interval_columns(schema, _INTERVAL_ADVICE)
         self.job = FolderJob.begin(folder, schema, mode, options)
-        self._created_folders = as_folder(folder).find_missing_folders()
         if self.job is not None:
-            staging.create_staging_folder(folder, self.job.id)
+            self._created_folders = staging.create_staging_folder(folder, self.job.id)
 
     @hide_traceback()
     def write(self, iterator: Iterator[Any]) -> TaskCommitMessage:
@@ -93,8 +91,7 @@ class ArrowWriter(DataSourceArrowWriter):
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:  # noqa: ARG002 -- Spark's own
         """Remove the files of the job, and the folders that it created if they are empty; on the driver."""
         if self.job is not None:
-            self.job.discard()
-            staging.remove_empty_folders((self.job.folder / MANIFEST_FOLDER, *self._created_folders))
+            self.job.discard(self._created_folders)
 
 
 class ArrowStreamWriter(DataSourceStreamArrowWriter):
