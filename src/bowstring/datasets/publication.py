@@ -131,5 +131,5 @@ def _open_agent(lifetime: Lifetime) -> AgentClient:
     if lifetime == "detached":
         return open_detached_agent()
     owner = ProcessIdentity.current()
-    key = _agent_keys.setdefault(owner, AgentKey.create())
+    key = _agent_keys.setdefault(owner, AgentKey())
     return AgentClient.open(key)

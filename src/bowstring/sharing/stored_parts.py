@@ -170,40 +170,32 @@ def _write_region(
             sink.copy_into(builder.memory)
             return builder.seal(), rows
     with Region.create_writer(name) as memory:
-        checked = (
-            _check_memory(batches, name) if find_folders is None else _spill_if_short(batches, memory, find_folders)
-        )
         file = open_sink(memory.fileno())
         file.name = f"region {name!r}"
-        rows = _write_batches(writer_class, file, schema, checked)
+        rows = _write_batches(writer_class, file, schema, _check_memory(batches, memory, find_folders))
         return memory.seal(), rows
 
 
-def _check_memory(batches: Iterable[RecordBatch], name: str) -> Iterator[RecordBatch]:
-    """The batches, as long as memory is available: the size of a reader or an iterable is not known before. Raises
-    `ResourceError`.
-    """
-    for batch in batches:
-        check_available_memory(batch.nbytes, name)
-        yield batch
-
-
-def _spill_if_short(
-    batches: Iterable[RecordBatch], memory: RegionWriter, find_folders: FolderFinder
+def _check_memory(
+    batches: Iterable[RecordBatch], memory: RegionWriter, find_folders: FolderFinder | None
 ) -> Iterator[RecordBatch]:
-    """The batches, before each of which `memory` becomes a file if memory for it can't be spared.
+    """The batches, before each of which memory is checked: the size of a reader or an iterable is not known before. If
+    memory can't be spared, the region becomes a file in one of the folders.
 
-    The available memory is read in growing steps: what is written in between is in its margin. Raises `ResourceError`
-    if the file system lacks space, too.
+    For files, the available memory is read in growing steps: what is written in between is in its margin. Raises
+    `ResourceError` if there is neither memory nor disk space.
     """
     unchecked_bytes, step_bytes = 0, _MIN_CHECKED_BYTES
     for batch in batches:
-        unchecked_bytes += batch.nbytes
-        if unchecked_bytes >= step_bytes and memory.spill_folder is None:
-            spare_bytes = spare_memory_bytes()
-            if spare_bytes is not None and batch.nbytes > spare_bytes:
-                _spill(memory, batch.nbytes, spare_bytes, find_folders())
-            unchecked_bytes, step_bytes = 0, min(2 * step_bytes, _MAX_CHECKED_BYTES)
+        if find_folders is None:
+            check_available_memory(batch.nbytes, memory.name)
+        elif memory.spill_folder is None:
+            unchecked_bytes += batch.nbytes
+            if unchecked_bytes >= step_bytes:
+                spare_bytes = spare_memory_bytes()
+                if spare_bytes is not None and batch.nbytes > spare_bytes:
+                    _spill(memory, batch.nbytes, spare_bytes, find_folders())
+                unchecked_bytes, step_bytes = 0, min(2 * step_bytes, _MAX_CHECKED_BYTES)
         if memory.spill_folder is not None:
             check_free_space(memory.spill_folder, batch.nbytes, f"region {memory.name!r}: memory is short")
         yield batch
@@ -316,7 +308,7 @@ class BodyReader:
         self._offset, self._bytes = 0, memoryview(b"")
 
     def read(self, message: StoredMessage) -> memoryview:
-        """Return the bytes of a body. Raises as `Region.copy_into`."""
+        """Return the bytes of a body. Raises `TruncatedError` if the file has become shorter, `ResourceError`."""
         if not self.is_file:
             return self.region.view(message.body_offset, message.body_bytes)
         start = message.body_offset - self._offset

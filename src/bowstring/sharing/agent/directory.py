@@ -126,6 +126,6 @@ def _ask_agents(
 def open_detached_agent(timeout_s: float = 30.0) -> AgentClient:
     """Connect to the agent of this host that no process owns, which is started if it does not run.
 
-    Raises as `AgentClient.open`.
+    Raises `DeadlineError` if it does not answer, `ResourceError` if it can't be started.
     """
     return AgentClient.connect(f"{agent_address_prefix()}{_DETACHED_TOKEN}", start=True, timeout_s=timeout_s)

@@ -14,7 +14,6 @@ from bowstring.io.store_path import StorePath
 from bowstring.redaction import redact
 from bowstring.sharing.uris import (
     Ticket,
-    display_uri,
     parse_max_tickets,
     requests_packed_bodies,
     without_ticket,
@@ -35,7 +34,9 @@ class FileRequest:
 
     @classmethod
     def for_uri(cls, uri: str) -> FileRequest:
-        """Return a request for the file of a `file:` URI, or for an object of a store. Raises as `parse_file_uri`."""
+        """Return a request for the file of a `file:` URI, or for an object of a store. Raises `InvalidArgumentError`
+        for another path than an absolute one, `ConnectionLostError` for another host's.
+        """
         return cls(parse_file_uri(uri) if is_file_uri(uri) else uri)
 
     def __str__(self) -> str:
@@ -60,7 +61,7 @@ class PartRequest:
         return cls(uri, without_ticket(uri), Ticket((name,), requests_packed_bodies(uri, copy)))
 
     def __str__(self) -> str:
-        return display_uri(self.uri)
+        return redact(str(self.uri))
 
 
 @dataclass(frozen=True, slots=True)
