@@ -351,7 +351,8 @@ class ClientHandler(EventHandler):
     def _refuse_or_disconnect(self, error: BowstringError) -> None:
         lost = ConnectionLostError | InvalidArgumentError  # out of region indices: the client reconnects
         if isinstance(error, DeadlineError) and self._refused_at is None:
-            self._disconnect_as_lost(error)
+            self._clients.counters.num_lost_clients += 1
+            self._clients.disconnect(self, error, level=logging.WARNING)
         # There is no client to send a reason to, or it did not arrive.
         elif self._refused_at is not None or isinstance(error, lost):
             is_silent = self._connection.state is StreamState.WAITING
@@ -360,10 +361,6 @@ class ClientHandler(EventHandler):
             self._clients.counters.num_lost_clients += 1
             self.refuse(error)
             self.handle_events(0)
-
-    def _disconnect_as_lost(self, reason: object) -> None:
-        self._clients.counters.num_lost_clients += 1
-        self._clients.disconnect(self, reason, level=logging.WARNING)
 
     def _start_stream(self, ticket: Ticket) -> None:
         """Start a stream; its messages are created as the client receives them."""
@@ -488,6 +485,3 @@ class ClientHandler(EventHandler):
         if self._exports:
             self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
             self.retire_regions(list(self._exports)[: -self._clients.options.max_kept_regions or None])
-
-    def __repr__(self) -> str:
-        return f"<client of a server: {self._connection!r}>"
