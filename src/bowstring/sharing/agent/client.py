@@ -239,15 +239,17 @@ class AgentClient(Closable):
         return client
 
     @classmethod
-    def connect(
-        cls, address: str, *, start: bool = False, timeout_s: float = 30.0, waits_if_stopped: bool = True
-    ) -> Self:
-        """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`.
+    def connect(cls, address: str, *, start: bool = False, timeout_s: float = 30.0) -> Self:
+        """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`."""
+        return cls._open(address, None, {"op": "use" if start else "ping"}, start=start, timeout_s=timeout_s)[0]
+
+    @classmethod
+    def connect_to_listed(cls, address: str, *, timeout_s: float, waits_if_stopped: bool) -> Self:
+        """Connect to an agent of this user, which `list_agent_addresses` has just shown. Otherwise as `connect`.
 
         Without `waits_if_stopped`, an agent whose process is stopped is a `DeadlineError` at once.
         """
-        request = {"op": "use" if start else "ping"}
-        return cls._open(address, None, request, start=start, timeout_s=timeout_s, waits_if_stopped=waits_if_stopped)[0]
+        return cls._dial(address, None, Deadline(timeout_s), {"op": "ping"}, waits_if_stopped=waits_if_stopped)[0]
 
     @classmethod
     def _open(
@@ -258,7 +260,6 @@ class AgentClient(Closable):
         *,
         start: bool,
         timeout_s: float,
-        waits_if_stopped: bool = True,
     ) -> tuple[Self, dict[str, Any]]:
         """Connect, and return the reply to the first request: an agent that is about to end does not answer it."""
         deadline, launches = Deadline(timeout_s), 0
@@ -266,20 +267,7 @@ class AgentClient(Closable):
             # Not without looking: a connection to a process of another user can wait until its queue has space.
             address = _find_agent_address(name)
             try:
-                channel = BlockingChannel.dial(
-                    UNIX,
-                    address,
-                    timeout_s=max(deadline.remaining_s(), 0.001),
-                    options=TransportOptions(timeout_s=deadline.timeout_s),
-                )
-                client = cls(channel, key, address=address)
-                with call_on_error(client.close):
-                    peer = channel.channel.traits.peer
-                    if not waits_if_stopped and peer is not None and is_stopped(peer.process_id or 0):
-                        raise DeadlineError(f"host agent at {address}: its process is stopped")
-                    reply = client._request(request)
-                    _warn_of_limits(reply)
-                    return client, reply
+                return cls._dial(address, key, deadline, request)
             except ConnectionLostError as error:
                 if launches == _MAX_LAUNCHES:
                     message = f"the host agent ended {launches} times before it answered, when it had just been started"
@@ -292,6 +280,30 @@ class AgentClient(Closable):
                 launches += 1
             else:  # another process starts it, or it is about to end
                 time.sleep(_RETRY_INTERVAL_S)
+
+    @classmethod
+    def _dial(
+        cls,
+        address: str,
+        key: AgentKey | None,
+        deadline: Deadline,
+        request: dict[str, Any],
+        waits_if_stopped: bool = True,
+    ) -> tuple[Self, dict[str, Any]]:
+        channel = BlockingChannel.dial(
+            UNIX,
+            address,
+            timeout_s=max(deadline.remaining_s(), 0.001),
+            options=TransportOptions(timeout_s=deadline.timeout_s),
+        )
+        client = cls(channel, key, address=address)
+        with call_on_error(client.close):
+            peer = channel.channel.traits.peer
+            if not waits_if_stopped and peer is not None and is_stopped(peer.process_id or 0):
+                raise DeadlineError(f"host agent at {address}: its process is stopped")
+            reply = client._request(request)
+            _warn_of_limits(reply)
+            return client, reply
 
     @classmethod
     def dial(cls, key: AgentKey, control_uri: str, timeout_s: float = 30.0) -> Self:

@@ -109,7 +109,9 @@ def _ask_agents(
         if not remaining_s:
             return
         try:
-            with AgentClient.connect(address, timeout_s=remaining_s, waits_if_stopped=waits_if_stopped) as agent:
+            with AgentClient.connect_to_listed(
+                address, timeout_s=remaining_s, waits_if_stopped=waits_if_stopped
+            ) as agent:
                 replies[address] = ask(agent)
         except BowstringError as error:
             _LOGGER.debug("%s: left out: %s", address, error)
