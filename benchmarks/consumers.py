@@ -47,7 +47,7 @@ def run(folder: Path, settings: Settings) -> Iterator[Measurement]:
 @contextmanager
 def _published(batch: Any) -> Iterator[tuple[Dataset, str]]:
     """The data set, with the locations in shared memory; and the location over TCP of one part."""
-    key = AgentKey.create(access=RemoteAccess.create())
+    key = AgentKey(access=RemoteAccess())
     name, parts, remote_uris = "consumers", [], []
     with AgentClient.open(key) as agent:
         for number in range(_PARTS):

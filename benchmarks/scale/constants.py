@@ -85,7 +85,7 @@ class Agent:
     """A host agent with small partitions."""
 
     def __init__(self) -> None:
-        self.key = AgentKey.create(access=RemoteAccess.create())
+        self.key = AgentKey(access=RemoteAccess())
         self.client = AgentClient.open(self.key)
         self.pid: int = self.client.status()["pid"]
         region, self._num_rows = store_in_region(bs.table({"a": np.zeros(10)}))

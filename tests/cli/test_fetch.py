@@ -19,7 +19,7 @@ from bowstring.dissociated.server import ServerConnection
 from bowstring.dissociated.uri import parse_uri
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import Server
-from bowstring.sharing.stored_parts import StoredPart
+from bowstring.sharing.stored_parts import RegionPart
 from bowstring.transports.blocking import BlockingChannel
 from tests.cli.command_line import run_command, run_in_terminal
 from tests.sharing.server.test_hostile import false_server, send_messages
@@ -157,7 +157,7 @@ def test_an_error_in_the_middle_leaves_the_output_unchanged(tmp_path: Path) -> N
     target = tmp_path / "target.arrow"
     target.write_bytes(b"before")
 
-    def half(transport: BlockingChannel, connection: ServerConnection, dataset: StoredPart) -> None:
+    def half(transport: BlockingChannel, connection: ServerConnection, dataset: RegionPart) -> None:
         send_messages(transport, connection.send(dataset.schema))
         transport.close()
 

@@ -399,7 +399,7 @@ def test_hundreds_of_data_sets_are_found_and_leave_no_descriptors(token: str) ->
 @pytest.mark.thorough
 def test_agents_that_are_silent_or_send_anything_do_not_delay_or_change_the_list(token: str) -> None:
     bs.publish(TABLE, name="good", ttl_s=60)
-    key = AgentKey.create()
+    key = AgentKey()
 
     connections = list[socket.socket]()
 

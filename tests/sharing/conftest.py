@@ -14,7 +14,7 @@ from bowstring.sharing.agent.client import AgentClient, AgentKey
 @pytest.fixture
 def key() -> Iterator[AgentKey]:
     """The key of agents that this test starts, if any; they are killed at its end."""
-    agent_key = AgentKey.create()
+    agent_key = AgentKey()
     yield agent_key
     try:
         with AgentClient.open(agent_key, start=False) as agent:

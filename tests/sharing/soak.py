@@ -47,7 +47,7 @@ class SoakTest:
         self._table = numbers()
         self._server = children.start("serve_changing")
         self._uris: dict[str, str] = self._server.receive()
-        self._key = AgentKey.create()
+        self._key = AgentKey()
         self._agent = children.start("run_agent", address=self._key.address)
         self._agent.receive()
         self._num_published = 0

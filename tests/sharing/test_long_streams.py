@@ -70,7 +70,7 @@ def test_all_batches_of_a_long_stream_arrive(
 
 
 def test_all_batches_of_a_long_partition_arrive_from_a_host_agent(region: Region) -> None:
-    with AgentClient.open(AgentKey.create()) as agent:
+    with AgentClient.open(AgentKey()) as agent:
         uri = agent.put("d", (0, 0), region, num_rows=BATCHES).uris[0]
         agent.commit_attempts("d", {0: 0})
         with bs.connect(uri) as dataset:

@@ -58,7 +58,7 @@ def test_a_server_without_a_common_version_is_an_error(scheme: str, version: int
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_a_host_agent_without_a_common_version_is_an_error_at_once(version: int) -> None:
-    key = AgentKey.create()
+    key = AgentKey()
     with AgentClient.open(key) as agent:
         name, message = run_python(VERSION + OPEN_AGENT, version=version, key=key)
         assert name == "ProtocolError"
@@ -67,7 +67,7 @@ def test_a_host_agent_without_a_common_version_is_an_error_at_once(version: int)
 
 
 def test_a_host_agent_names_a_request_that_it_does_not_have_and_ignores_unknown_fields() -> None:
-    with AgentClient.open(AgentKey.create()) as agent:
+    with AgentClient.open(AgentKey()) as agent:
         with pytest.raises(BowstringError, match=r"expected a request, found .*of a later version"):
             agent._request({"op": "of a later version"})
         assert agent._request({"op": "status", "field": "of a later version"}) == agent.status()

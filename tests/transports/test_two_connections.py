@@ -14,7 +14,7 @@ from bowstring.dissociated.messages import AddressBody, Body, PackedBody
 from bowstring.dissociated.server import ConnectionRole, ServerConnection
 from bowstring.ipc.stream import Decoder
 from bowstring.memory.buffer import Buffer
-from bowstring.sharing.stored_parts import StoredPart, index_part, store_in_region
+from bowstring.sharing.stored_parts import RegionPart, index_part, store_in_region
 from bowstring.transports.base import TransportOptions
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.regions import encode_region_address
@@ -34,7 +34,7 @@ class Server:
         self.transport = transport
         self.connection = ServerConnection({WANT: role}, FREE)
 
-    def stream(self, dataset: StoredPart) -> None:
+    def stream(self, dataset: RegionPart) -> None:
         self.connection.receive(*self.transport.receive())
         index = self.transport.export(dataset.region).index if self.connection.role is ConnectionRole.BODIES else 0
         messages = self.connection.send(dataset.schema)

@@ -23,7 +23,7 @@ from bowstring.sharing.agent.memory_budget import find_spill_folders
 from bowstring.sharing.agent.publications import DEFAULT_NAME, Lifetime, check_lifetime, create_dataset_id
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.share import TableSource, to_regions
-from bowstring.sharing.stored_parts import FolderFinder, StoredTable, open_region_reader
+from bowstring.sharing.stored_parts import FolderFinder, TableRegions, open_region_reader
 
 _agent_keys: dict[ProcessIdentity, AgentKey] = {}
 
@@ -95,7 +95,7 @@ def publish(
     return dataset
 
 
-def _store_in_fixed_regions(source: TableSource, name: str, find_folders: FolderFinder) -> StoredTable:
+def _store_in_fixed_regions(source: TableSource, name: str, find_folders: FolderFinder) -> TableRegions:
     """Return the regions of a source, sealed ones; files of others are copied."""
     stored = to_regions(source, name, find_folders=find_folders)
     # Regions that were written here may be unnamed files.
@@ -131,5 +131,5 @@ def _open_agent(lifetime: Lifetime) -> AgentClient:
     if lifetime == "detached":
         return open_detached_agent()
     owner = ProcessIdentity.current()
-    key = _agent_keys.setdefault(owner, AgentKey.create())
+    key = _agent_keys.setdefault(owner, AgentKey())
     return AgentClient.open(key)

@@ -282,6 +282,6 @@ def _end(name: str, reason: str, timeout_s: float, *, is_replaced: bool = False)
 def describe_publication(dataset: Dataset, lifetime: str, control_uris: tuple[str, ...] = ()) -> Publication:
     """Return the host agents' descriptions of a data set."""
     hosts = tuple(dict.fromkeys(part.host for part in dataset.parts if part.host))
-    num_rows, nbytes, num_parts = dataset.num_rows or 0, dataset.nbytes or 0, len(dataset.parts)
+    num_rows, nbytes = sum(part.num_rows for part in dataset.parts), sum(part.nbytes for part in dataset.parts)
     description = compress_description(dataset.to_json())
-    return Publication(dataset.name, num_rows, nbytes, num_parts, hosts, lifetime, description, control_uris)
+    return Publication(dataset.name, num_rows, nbytes, len(dataset.parts), hosts, lifetime, description, control_uris)

@@ -115,7 +115,7 @@ class ClientStream:
         self._has_schema = False
         self._metadata = StateMachine(CLIENT_METADATA_STREAM)
         self._bodies = StateMachine(CLIENT_BODY_STREAM)
-        self._assembler = MessageAssembler(limits, start=first_sequence, stream="client stream")
+        self._assembler = MessageAssembler(limits, start=first_sequence)
         self.leases = LeaseTable("this client", limits)
 
     @property

@@ -215,8 +215,5 @@ class LeaseTable:
     def __len__(self) -> int:
         return self.outstanding
 
-    def __bool__(self) -> bool:
-        return self.outstanding > 0
-
     def __repr__(self) -> str:
         return f"<LeaseTable of {self.holder}: {self.outstanding} addresses leased>"

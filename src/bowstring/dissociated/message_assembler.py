@@ -31,11 +31,10 @@ class MessageAssembler:
     without one is a `ProtocolError`. Too many or too large pending messages are a `LimitError`.
     """
 
-    __slots__ = ("_end_distance", "_limits", "_next", "_pending", "_pending_bytes", "_stream")
+    __slots__ = ("_end_distance", "_limits", "_next", "_pending", "_pending_bytes")
 
-    def __init__(self, limits: ProtocolLimits = DEFAULT_LIMITS, *, start: int = 0, stream: str = "stream") -> None:
+    def __init__(self, limits: ProtocolLimits = DEFAULT_LIMITS, *, start: int = 0) -> None:
         self._limits = limits
-        self._stream = stream
         self._next = start & SEQUENCE_MASK
         self._pending: dict[int, _PendingMessage] = {}
         self._end_distance: int | None = None
@@ -78,9 +77,9 @@ class MessageAssembler:
         if needs_body or sequence != self._next or sequence in self._pending or self._end_distance is not None:
             pending = self._get_or_add_pending(sequence, "metadata message")
             if pending.header is not None:
-                raise ProtocolError(f"{self._stream}: metadata message {sequence} was received twice")
+                raise ProtocolError(f"client stream: metadata message {sequence} was received twice")
             if pending.body is not None and not needs_body:
-                raise ProtocolError(f"{self._stream}: received a body for message {sequence}, whose header has none")
+                raise ProtocolError(f"client stream: received a body for message {sequence}, whose header has none")
             pending.header, pending.needs_body = header, needs_body
             self._count_bytes(pending, len(header))
             return self._take_complete_messages()
@@ -92,9 +91,9 @@ class MessageAssembler:
         """Add a body. Return the messages that can now be delivered."""
         pending = self._get_or_add_pending(sequence, "body")
         if pending.body is not None:
-            raise ProtocolError(f"{self._stream}: body {sequence} was received twice")
+            raise ProtocolError(f"client stream: body {sequence} was received twice")
         if pending.header is not None and not pending.needs_body:
-            raise ProtocolError(f"{self._stream}: received a body for message {sequence}, whose header has none")
+            raise ProtocolError(f"client stream: received a body for message {sequence}, whose header has none")
         pending.body = body
         # A body of addresses takes 16 bytes per buffer here, whatever the size of the buffers.
         self._count_bytes(pending, body.addresses.nbytes * 2 if hasattr(body, "addresses") else body.length_bytes)
@@ -103,17 +102,17 @@ class MessageAssembler:
     def add_end(self, sequence: int) -> None:
         """Add the end of the stream, whose number is one more than the last message's."""
         if self._end_distance is not None:
-            raise ProtocolError(f"{self._stream}: the end of stream was received twice")
+            raise ProtocolError("client stream: the end of stream was received twice")
         distance = sequence_distance(self._next, sequence)
         if distance > self._limits.max_pending_messages:
             raise ProtocolError(
-                f"{self._stream}: the end of stream has number {sequence}, but message {self._next} is the next one"
+                f"client stream: the end of stream has number {sequence}, but message {self._next} is the next one"
             )
         # From now on `_get_or_add_pending` rejects messages after the end; these arrived before it.
         late_sequences = [number for number in self._pending if sequence_distance(self._next, number) >= distance]
         if late_sequences:
             raise ProtocolError(
-                f"{self._stream}: message {late_sequences[0]} came, but the end of stream has number {sequence}"
+                f"client stream: message {late_sequences[0]} came, but the end of stream has number {sequence}"
             )
         self._end_distance = distance
 
@@ -141,12 +140,12 @@ class MessageAssembler:
         distance = sequence_distance(self._next, sequence)
         # Half of the numbers are ahead of the next message, the other half behind it, as in RFC 1982.
         if self._end_distance is not None and self._end_distance <= distance < SEQUENCE_MODULUS // 2:
-            raise ProtocolError(f"{self._stream}: {kind} {sequence} is after the end of the stream")
+            raise ProtocolError(f"client stream: {kind} {sequence} is after the end of the stream")
         if distance >= SEQUENCE_MODULUS // 2:
-            raise ProtocolError(f"{self._stream}: {kind} {sequence} was received again, expected message {self._next}")
+            raise ProtocolError(f"client stream: {kind} {sequence} was received again, expected message {self._next}")
         if distance >= self._limits.max_pending_messages:
             raise LimitError(
-                f"{self._stream}: {kind} {sequence} is {distance} messages ahead of message {self._next}, "
+                f"client stream: {kind} {sequence} is {distance} messages ahead of message {self._next}, "
                 f"max_pending_messages = {self._limits.max_pending_messages}"
             )
         pending = self._pending[sequence] = _PendingMessage()
@@ -172,7 +171,7 @@ class MessageAssembler:
         # nothing.
         if self._pending_bytes > self._limits.max_pending_bytes:
             raise LimitError(
-                f"{self._stream}: {self._pending_bytes} bytes of pending messages, "
+                f"client stream: {self._pending_bytes} bytes of pending messages, "
                 f"max_pending_bytes = {self._limits.max_pending_bytes}"
             )
         return complete

@@ -46,7 +46,7 @@ def find_location_kind(location: object) -> LocationKind:
     data set that a "connector" finds; the rows of a "file", which is the `file:` URI or the URL of one. All else, such
     as a local path or another object, is a "path".
 
-    Raises as `EntryPointGroup.load` for the scheme of a connector.
+    Raises `MissingExtraError` or `UnmetRequirementError` if the connector can't be imported.
     """
     if not isinstance(location, str) or ":" not in location:
         return "path"

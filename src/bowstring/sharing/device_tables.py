@@ -18,7 +18,7 @@ from bowstring.ipc.stream import Encoder
 from bowstring.layouts.base import ArrayData
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer
 from bowstring.memory.device import Device, DeviceRegion
-from bowstring.sharing.stored_parts import StoredMessage, StoredPart
+from bowstring.sharing.stored_parts import RegionMessage, RegionPart
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,7 +37,7 @@ class DeviceTable:
     batches: Sequence[DeviceBatch]
     device: Device
 
-    def to_parts(self, name: str) -> list[StoredPart]:
+    def to_parts(self, name: str) -> list[RegionPart]:
         """Return the data sets for a server, one for each batch, so that a server exports one at a time.
 
         Nothing is copied. Raises `UnsupportedTypeError` for a column with a dictionary, and `InvalidArgumentError` for
@@ -45,7 +45,7 @@ class DeviceTable:
         """
         return [self._to_part(batch, name) for batch in self.batches]
 
-    def _to_part(self, batch: DeviceBatch, name: str) -> StoredPart:
+    def _to_part(self, batch: DeviceBatch, name: str) -> RegionPart:
         nodes: list[tuple[int, int]] = []
         buffers: list[Buffer | None] = []
         for field, column in zip(self.schema.fields, batch.columns, strict=True):
@@ -61,9 +61,9 @@ class DeviceTable:
         parts = [(start, b) for start, b in zip(starts.tolist(), buffers, strict=False) if b is not None and b.size]
         region = DeviceRegion(self.device, parts, body_bytes, name)
         body = AddressBody.from_arrays(np.where(sizes > 0, spans[:, 0], body_bytes), sizes)
-        message = StoredMessage(BatchHeaderBuilder().build(header, body_bytes), body, 0, body_bytes)
+        message = RegionMessage(BatchHeaderBuilder().build(header, body_bytes), body, 0, body_bytes)
         schema = Encoder(self.schema).encode_schema_message().metadata
-        return StoredPart(region, schema, (message,), batch.num_rows, 0, body_bytes)
+        return RegionPart(region, schema, (message,), batch.num_rows, 0, body_bytes)
 
 
 def device_table(source: object) -> DeviceTable:

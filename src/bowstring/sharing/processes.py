@@ -123,20 +123,6 @@ class ProcessIdentity:
         if not self.is_alive():
             raise ConnectionLostError(f"{purpose}: process {self.pid} has ended")
 
-    def open_pidfd(self) -> int | None:
-        """Return a pidfd, which becomes readable when the process ends; None if it has ended."""
-        if not self.is_alive():
-            return None
-        try:
-            pidfd = os.pidfd_open(self.pid)
-        except OSError:
-            return None
-        # Again: the process may have ended between the two calls, and its number been used for another.
-        if self.is_alive():
-            return pidfd
-        os.close(pidfd)
-        return None
-
 
 @cache  # the kernel takes a millisecond for /proc/PID/stat of a JVM with many threads
 def find_java_ancestor() -> ProcessIdentity | None:
@@ -163,7 +149,7 @@ def find_python() -> str:
 
 
 def wait_for_exit(pidfd: int, timeout_s: float = 0) -> bool:
-    """Wait until the process of a descriptor of `ProcessIdentity.open_pidfd` ends; return False after `timeout_s`."""
+    """Wait until the process of a descriptor of `os.pidfd_open` ends; return False after `timeout_s`."""
     poll = select.poll()
     poll.register(pidfd, select.POLLIN)
     return bool(poll.poll(timeout_s * 1000))

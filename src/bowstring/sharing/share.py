@@ -45,7 +45,7 @@ from bowstring.memory.region import Region
 from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import (
     FolderFinder,
-    StoredTable,
+    TableRegions,
     index_part,
     open_region_reader,
     store_in_regions,
@@ -254,7 +254,7 @@ def to_regions(
     copy: bool | None = None,
     arena: Arena | None = None,
     find_folders: FolderFinder | None = None,
-) -> StoredTable:
+) -> TableRegions:
     """Return the regions of a source; batches are copied, as by `share`. If memory is short, the rest is copied to
     unnamed files in one of the folders that `find_folders` returns.
     """
@@ -269,7 +269,7 @@ def to_regions(
     else:
         regions = (source.duplicate() if isinstance(source, Region) else Region.from_file(source),)
     if not copy:
-        return StoredTable(regions)
+        return TableRegions(regions)
     with ExitStack() as stack:
         tables = [open_region_reader(stack.enter_context(region)).read_all() for region in regions]
         return store_in_regions(concat_tables(tables), name, arena, find_folders)

@@ -56,7 +56,7 @@ FolderFinder: TypeAlias = Callable[[], Sequence[str]]
 """Returns the folders for unnamed files, the best first; called if memory is short."""
 
 
-class StoredTable(NamedTuple):
+class TableRegions(NamedTuple):
     """The regions of a table, whose batches follow one another. If they were just written, the schema and the number of
     rows of each are known.
     """
@@ -79,7 +79,7 @@ def store_in_region(
 
 def store_in_regions(
     source: BatchesLike, name: str = "table", arena: Arena | None = None, find_folders: FolderFinder | None = None
-) -> StoredTable:
+) -> TableRegions:
     """As `store_in_region`, but a large table is copied by one thread per processor, each into its own region.
 
     Memory of an arena is one region, as several threads can write it. With `find_folders`, what exceeds the
@@ -92,7 +92,7 @@ def store_in_regions(
     if arena is not None or not isinstance(source, Table) or len(groups := _group_batches_by_size(source)) < 2:
         schema, batches = as_schema_and_batches(source)
         region, num_rows = _store_batches(source, schema, batches, name, arena, find_folders)
-        return StoredTable((region,), schema, (num_rows,))
+        return TableRegions((region,), schema, (num_rows,))
     if find_folders is None:
         check_available_memory(source.nbytes, name)
     schema = source.schema
@@ -109,7 +109,7 @@ def store_in_regions(
             region.close()
         raise
     regions, row_counts = zip(*(stored[index] for index in range(len(groups))), strict=True)
-    return StoredTable(regions, schema, row_counts)
+    return TableRegions(regions, schema, row_counts)
 
 
 def _store_batches(
@@ -170,40 +170,32 @@ def _write_region(
             sink.copy_into(builder.memory)
             return builder.seal(), rows
     with Region.create_writer(name) as memory:
-        checked = (
-            _check_memory(batches, name) if find_folders is None else _spill_if_short(batches, memory, find_folders)
-        )
         file = open_sink(memory.fileno())
         file.name = f"region {name!r}"
-        rows = _write_batches(writer_class, file, schema, checked)
+        rows = _write_batches(writer_class, file, schema, _check_memory(batches, memory, find_folders))
         return memory.seal(), rows
 
 
-def _check_memory(batches: Iterable[RecordBatch], name: str) -> Iterator[RecordBatch]:
-    """The batches, as long as memory is available: the size of a reader or an iterable is not known before. Raises
-    `ResourceError`.
-    """
-    for batch in batches:
-        check_available_memory(batch.nbytes, name)
-        yield batch
-
-
-def _spill_if_short(
-    batches: Iterable[RecordBatch], memory: RegionWriter, find_folders: FolderFinder
+def _check_memory(
+    batches: Iterable[RecordBatch], memory: RegionWriter, find_folders: FolderFinder | None
 ) -> Iterator[RecordBatch]:
-    """The batches, before each of which `memory` becomes a file if memory for it can't be spared.
+    """The batches, before each of which memory is checked: the size of a reader or an iterable is not known before. If
+    memory can't be spared, the region becomes a file in one of the folders.
 
-    The available memory is read in growing steps: what is written in between is in its margin. Raises `ResourceError`
-    if the file system lacks space, too.
+    For files, the available memory is read in growing steps: what is written in between is in its margin. Raises
+    `ResourceError` if there is neither memory nor disk space.
     """
     unchecked_bytes, step_bytes = 0, _MIN_CHECKED_BYTES
     for batch in batches:
-        unchecked_bytes += batch.nbytes
-        if unchecked_bytes >= step_bytes and memory.spill_folder is None:
-            spare_bytes = spare_memory_bytes()
-            if spare_bytes is not None and batch.nbytes > spare_bytes:
-                _spill(memory, batch.nbytes, spare_bytes, find_folders())
-            unchecked_bytes, step_bytes = 0, min(2 * step_bytes, _MAX_CHECKED_BYTES)
+        if find_folders is None:
+            check_available_memory(batch.nbytes, memory.name)
+        elif memory.spill_folder is None:
+            unchecked_bytes += batch.nbytes
+            if unchecked_bytes >= step_bytes:
+                spare_bytes = spare_memory_bytes()
+                if spare_bytes is not None and batch.nbytes > spare_bytes:
+                    _spill(memory, batch.nbytes, spare_bytes, find_folders())
+                unchecked_bytes, step_bytes = 0, min(2 * step_bytes, _MAX_CHECKED_BYTES)
         if memory.spill_folder is not None:
             check_free_space(memory.spill_folder, batch.nbytes, f"region {memory.name!r}: memory is short")
         yield batch
@@ -240,7 +232,7 @@ def open_region_reader(region: Region) -> FileReader | StreamReader:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredMessage:
+class RegionMessage:
     """A message in a region: its flatbuffer, and the offsets of its body and buffers in the region, in bytes."""
 
     metadata: bytes
@@ -253,35 +245,35 @@ class StoredMessage:
         body = self.buffers  # the addresses of a region that begins at 0 are the offsets
         return body.with_addresses(body.addresses + np.uint64(address)) if address else body
 
-    def shift_offsets(self, shift_bytes: int, region_bytes: int) -> StoredMessage:
+    def shift_offsets(self, shift_bytes: int, region_bytes: int) -> RegionMessage:
         """Return the message for a region of `region_bytes` with all offsets higher by `shift_bytes`."""
         offsets = (self.buffers.addresses.astype(np.int64) + shift_bytes).astype(np.uint64)
         buffers = _create_address_body(offsets, self.buffers.lengths, region_bytes)
-        return StoredMessage(self.metadata, buffers, self.body_offset + shift_bytes, self.body_bytes)
+        return RegionMessage(self.metadata, buffers, self.body_offset + shift_bytes, self.body_bytes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StoredPart:
-    """A part of a data set: a file or stream in a region, with the schema's flatbuffer and all other messages.
+class RegionPart:
+    """A part of a data set: a file or stream in a region, its schema's flatbuffer, and where its other messages are.
 
     `offset_bytes` and `size_bytes` are its location, because a region may contain several.
     """
 
     region: Region
     schema: bytes
-    messages: tuple[StoredMessage, ...]
+    messages: tuple[RegionMessage, ...]
     num_rows: int
     offset_bytes: int
     size_bytes: int
 
-    def move_to_region(self, region: Region, offset_bytes: int) -> StoredPart:
+    def move_to_region(self, region: Region, offset_bytes: int) -> RegionPart:
         """Return the part for a copy of its bytes in another region."""
         shift_bytes = offset_bytes - self.offset_bytes
         messages = tuple(message.shift_offsets(shift_bytes, region.size_bytes) for message in self.messages)
-        return StoredPart(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
+        return RegionPart(region, self.schema, messages, self.num_rows, offset_bytes, self.size_bytes)
 
 
-def merge_into_region(parts: Sequence[StoredPart], name: str, spill_folders: Sequence[str] = ()) -> list[StoredPart]:
+def merge_into_region(parts: Sequence[RegionPart], name: str, spill_folders: Sequence[str] = ()) -> list[RegionPart]:
     """Copy the files and streams of several regions into a new one, which needs a single descriptor: a sealed one, or
     an unnamed file in one of `spill_folders`.
 
@@ -315,8 +307,8 @@ class BodyReader:
         self.is_file = self.region.has_descriptor and self.region.is_file
         self._offset, self._bytes = 0, memoryview(b"")
 
-    def read(self, message: StoredMessage) -> memoryview:
-        """Return the bytes of a body. Raises as `Region.copy_into`."""
+    def read(self, message: RegionMessage) -> memoryview:
+        """Return the bytes of a body. Raises `TruncatedError` if the file has become shorter, `ResourceError`."""
         if not self.is_file:
             return self.region.view(message.body_offset, message.body_bytes)
         start = message.body_offset - self._offset
@@ -328,7 +320,7 @@ class BodyReader:
         return self._bytes[start : start + message.body_bytes]
 
 
-def read_schema_and_batches(part: StoredPart) -> tuple[Schema, Iterator[RecordBatch]]:
+def read_schema_and_batches(part: RegionPart) -> tuple[Schema, Iterator[RecordBatch]]:
     """Return the schema and the batches of a part, as `BodyReader` reads them.
 
     Raises `InvalidDataError`, also while iterating.
@@ -338,14 +330,14 @@ def read_schema_and_batches(part: StoredPart) -> tuple[Schema, Iterator[RecordBa
     return decoder.schema, _decode_batches(decoder, BodyReader(part.region), part.messages)
 
 
-def _decode_batches(decoder: Decoder, reader: BodyReader, messages: Iterable[StoredMessage]) -> Iterator[RecordBatch]:
+def _decode_batches(decoder: Decoder, reader: BodyReader, messages: Iterable[RegionMessage]) -> Iterator[RecordBatch]:
     for message in messages:
         batch = decoder.decode(message.metadata, Buffer(Memory(reader.read(message)), 0, message.body_bytes))
         if batch is not None:
             yield batch
 
 
-def index_part(region: Region) -> StoredPart:
+def index_part(region: Region) -> RegionPart:
     """Index the messages of the file or stream in a region: read their headers. Raises `InvalidDataError`."""
     scan = create_scan(MemorySource(Memory(region.memory), region.name), DEFAULT_LIMITS)
     tuple(scan.ipc_schema.schema)  # raises errors of malformed fields now
@@ -359,13 +351,13 @@ def index_part(region: Region) -> StoredPart:
     for message in scan.batch_messages():
         num_rows += message.header.length if message.header.template.kind == RECORD_BATCH else 0
         messages.append(_create_stored_message(message, region.size_bytes))
-    return StoredPart(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
+    return RegionPart(region, schema, tuple(messages), num_rows, 0, region.size_bytes)
 
 
-def _create_stored_message(message: BatchMessage, region_bytes: int) -> StoredMessage:
+def _create_stored_message(message: BatchMessage, region_bytes: int) -> RegionMessage:
     spans = message.header.buffers()
     buffers = _create_address_body(spans["offset"] + message.body_offset, spans["length"], region_bytes)
-    return StoredMessage(message.read_flatbuffer(), buffers, message.body_offset, message.body_bytes)
+    return RegionMessage(message.read_flatbuffer(), buffers, message.body_offset, message.body_bytes)
 
 
 def _create_address_body(offsets: npt.ArrayLike, lengths: npt.ArrayLike, region_bytes: int) -> AddressBody:

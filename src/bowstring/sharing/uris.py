@@ -149,11 +149,6 @@ def parse_max_tickets(uri: StreamURI) -> int:
     return max(min(int(value), MAX_TICKETS), 1) if value is not None and _TAG.fullmatch(value) else 1
 
 
-def display_uri(uri: StreamURI) -> str:
-    """Return the text of a URI for messages, without secrets."""
-    return redact(str(uri))
-
-
 def without_ticket(uri: StreamURI) -> StreamURI:
     """Return the URI without its ticket; it is equal for data sets that one connection can request."""
     return replace(uri, parameters=tuple(entry for entry in uri.parameters if entry[0] != "ticket"))
@@ -188,7 +183,7 @@ def parse_scheme(uri: str) -> str:
 def servers_by_role(uri: StreamURI) -> dict[ConnectionRole, StreamURI]:
     """Return the URI of the server for each role: one for both, or with the parameter `bodies` one for each.
 
-    Raises as `parse_dataset_uri`.
+    Raises `InvalidArgumentError`, `ProtocolError` for a malformed URI of the bodies.
     """
     text = uri.get_parameter("bodies")
     return (

@@ -46,7 +46,7 @@ START_AND_COMMIT = """
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 import bowstring as bs
 from bowstring.sharing.stored_parts import store_in_region
-key = AgentKey.create()
+key = AgentKey()
 agent = AgentClient.open(key)
 region, rows = store_in_region(bs.table({"a": [1, 2]}))
 uri = agent.put("d", (0, 0), region, num_rows=rows).uris[0]
@@ -393,7 +393,7 @@ OPEN_AGENT = """
 import os, sys
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 exec(change)
-with AgentClient.open(AgentKey.create()) as agent:
+with AgentClient.open(AgentKey()) as agent:
     send(os.readlink(f"/proc/{agent.status()['pid']}/cwd"))
 """
 

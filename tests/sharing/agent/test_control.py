@@ -61,7 +61,7 @@ with AgentClient.open(elsewhere) as agent:
 
 
 def create_key(access: RemoteAccess | None = None) -> Iterator[AgentKey]:
-    key = AgentKey.create(access=access or RemoteAccess.create("127.0.0.1"))
+    key = AgentKey(access=access or RemoteAccess("127.0.0.1"))
     yield key
     try:
         with AgentClient.open(key, start=False) as agent:
@@ -95,7 +95,7 @@ def test_only_an_agent_with_access_for_other_hosts_listens_at_the_network(key: A
         _, data_port = parse_address(location.uris[1].partition(":")[2].partition("?")[0])
         _, control_port = parse_address(location.control_uri.partition(":")[2])
         assert listening_ports(agent.status()["pid"]) == {data_port, control_port}
-    local_key = AgentKey.create()
+    local_key = AgentKey()
     with AgentClient.open(local_key) as agent:
         local_location = put_partition(agent, [1])
         assert len(local_location.uris) == 1
@@ -116,7 +116,7 @@ def test_a_partition_is_read_from_shared_memory_or_over_tcp(key: AgentKey) -> No
 
 
 def test_forged_and_foreign_tickets_are_denied_and_those_of_a_dropped_data_set_are_refused(key: AgentKey) -> None:
-    other_key = AgentKey.create(access=RemoteAccess.create("127.0.0.1"))
+    other_key = AgentKey(access=RemoteAccess("127.0.0.1"))
     with AgentClient.open(key) as agent, AgentClient.open(other_key) as other:
         location, foreign = put_partition(agent, [1, 2]), put_partition(other, [3])
         agent.commit_attempts("d", {0: 0})
@@ -372,7 +372,7 @@ def test_a_later_connection_of_an_owner_replaces_an_earlier_one(key: AgentKey) -
 
 
 def test_with_certificates_readers_and_the_driver_use_tls(authority: Authority) -> None:
-    access = RemoteAccess.create("127.0.0.1", tls=authority.server("127.0.0.1", checks_clients=True))
+    access = RemoteAccess("127.0.0.1", tls=authority.server("127.0.0.1", checks_clients=True))
     for key in create_key(access):
         with AgentClient.open(key) as agent:
             location = put_partition(agent, [1, 2])
@@ -388,7 +388,7 @@ def test_with_certificates_readers_and_the_driver_use_tls(authority: Authority) 
 
 
 def test_the_advertised_host_is_in_the_uris(key: AgentKey) -> None:
-    for other in create_key(RemoteAccess.create("localhost", bind_address="127.0.0.5")):
+    for other in create_key(RemoteAccess("localhost", bind_address="127.0.0.5")):
         with AgentClient.open(other) as agent:
             location = put_partition(agent, [1])
             assert location.uris[1].startswith("tcp://localhost:")

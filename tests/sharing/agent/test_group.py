@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -61,8 +60,8 @@ class Cluster:
     """Two agents of one key, as of two hosts: each has half of the partitions, and an executor that owns it."""
 
     def __init__(self, num_partitions: int, rows_per_partition: int = 3) -> None:
-        access = RemoteAccess.create("127.0.0.1")
-        self.key = AgentKey.create(access=access)
+        access = RemoteAccess("127.0.0.1")
+        self.key = AgentKey(access=access)
         # The same secret and owner at another unix address, which on another host would be the same.
         keys = [self.key, replace(self.key, token="b" * 32 + self.key.token)]
         halves = [range(number, num_partitions, 2) for number in range(2)]
@@ -186,10 +185,9 @@ def test_an_owner_connects_again_to_an_agent_that_ended_the_connection(
     assert cluster.group.commit("d", cluster.attempts, 3600.0) == {}
     (uri, *_) = cluster.attempts
     owned = agent_group._ownership._agents[uri]
-    assert wait_until(lambda: owned._client is not None)  # set by the loop's thread
-    first: Any = owned._client
+    first = owned.client
     first._channel.channel.shut_down()  # as if the network had lost the connection
-    assert wait_until(lambda: owned._client is not None and owned._client is not first)
+    assert wait_until(lambda: owned.client is not first)
     cluster.kill_executors()
     assert not wait_until(lambda: cluster.num_running_agents() < 2, 1.2)
     assert bs.connect(cluster.tcp_uris[0]).read_all().num_rows == 3

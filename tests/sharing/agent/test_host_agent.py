@@ -63,7 +63,7 @@ template = store_in_region(bs.table({"a": np.array([0])}))[0]
 at = index_part(template).messages[0].body_offset
 content = bytearray(template.memory)
 uris = []
-with AgentClient.open(AgentKey.create()) as agent:
+with AgentClient.open(AgentKey()) as agent:
     for number in range(partitions):
         content[at : at + 8] = number.to_bytes(8, "little")
         with Region.copy_of([content]) as region:
@@ -102,7 +102,7 @@ print("still there")
 
 @pytest.fixture
 def key() -> AgentKey:
-    return AgentKey.create()
+    return AgentKey()
 
 
 @contextmanager
@@ -314,7 +314,7 @@ agent_client._LAUNCH_SCRIPT = agent_client._LAUNCH_SCRIPT.replace(
 region, rows = store_in_region(bs.table({"a": [1, 2]}))
 send("ready")
 receive()
-with agent_client.AgentClient.open(agent_client.AgentKey(token, ProcessIdentity.current())) as agent:
+with agent_client.AgentClient.open(agent_client.AgentKey(token)) as agent:
     agent.put(f"d{number}", (0, 0), region, num_rows=rows)
     agent.commit_attempts(f"d{number}", {0: 0})
     receive()

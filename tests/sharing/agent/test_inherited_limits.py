@@ -46,7 +46,7 @@ def put(agent: AgentClient, table: bs.Table, index: int) -> None:
 
 
 def test_soft_limits_nice_and_affinity_of_the_first_publisher_do_not_limit_the_agent() -> None:
-    key = AgentKey.create()
+    key = AgentKey()
     limits = {
         "RLIMIT_AS": (400 << 20, UNLIMITED),
         "RLIMIT_CPU": (60, UNLIMITED),
@@ -71,7 +71,7 @@ def test_soft_limits_nice_and_affinity_of_the_first_publisher_do_not_limit_the_a
 
 
 def test_the_publisher_is_warned_of_limits_that_the_agent_can_not_lift() -> None:
-    key = AgentKey.create()
+    key = AgentKey()
     bounds: dict[str, Any] = {"RLIMIT_AS": (4 << 30, 4 << 30), "RLIMIT_CPU": (1000, 1000)}
     with starting_process(key, bounds) as first:
         pid, messages = first.receive()
@@ -86,7 +86,7 @@ def test_the_publisher_is_warned_of_limits_that_the_agent_can_not_lift() -> None
 
 @pytest.mark.skipif(os.getuid() != 0, reason="requires root, to drop a capability")
 def test_the_publisher_is_warned_of_a_priority_that_the_agent_may_not_raise() -> None:
-    with starting_process(AgentKey.create(), {}, nice=5, may_raise_priority=False) as first:
+    with starting_process(AgentKey(), {}, nice=5, may_raise_priority=False) as first:
         pid, ((_, message),) = first.receive()
         assert message.endswith("['nice 5']")
         assert os.getpriority(os.PRIO_PROCESS, pid) == 5

@@ -54,7 +54,7 @@ with open("/dev/shm/full", "wb") as file:
             file.flush()
     except OSError:
         pass
-key = AgentKey.create()
+key = AgentKey()
 content = store_in_region(bs.table({"a": np.arange(1_000_000)}))[0].memory
 with PartitionMemory(key, "partition") as memory:
     memory.reserve(len(content))
@@ -69,7 +69,7 @@ with AgentClient.open(key, start=False) as agent:
 
 @pytest.fixture
 def key() -> Iterator[AgentKey]:
-    agent_key = AgentKey.create()
+    agent_key = AgentKey()
     yield agent_key
     kill_agent(agent_key)
 

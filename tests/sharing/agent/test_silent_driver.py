@@ -63,7 +63,7 @@ def test_an_agent_keeps_the_data_of_a_driver_that_is_cut_off_until_it_expires() 
         hosts = SimulatedHosts("driver", "worker")
     except UnmetRequirementError as reason:
         pytest.skip(str(reason))
-    key = AgentKey.create(access=RemoteAccess.create(gateway=hosts.addresses["driver"]))
+    key = AgentKey(access=RemoteAccess(gateway=hosts.addresses["driver"]))
     elsewhere = replace(key, owner=replace(key.owner, host="elsewhere"))
     network = hosts.namespace("worker")
     with ExitStack() as stack:

@@ -57,7 +57,7 @@ def test_a_stopped_client_loses_its_connection_when_it_has_to_receive(
 
 
 def test_a_stopped_host_agent_is_a_deadline_error(children: Children, count_faults: FaultCounter) -> None:
-    key = AgentKey.create()
+    key = AgentKey()
     agent = children.start("run_agent", address=key.address)
     agent.receive()
     with AgentClient.open(key, start=False) as client:

@@ -143,7 +143,7 @@ def uri_of_role(uri: str, role: ConnectionRole) -> str:
 
 @pytest.mark.thorough
 def test_tasks_get_an_error_from_a_host_agent_that_is_killed(children: Children, count_faults: FaultCounter) -> None:
-    key = AgentKey.create()
+    key = AgentKey()
 
     def start(step: int) -> Child:
         agent = children.start("run_agent", address=key.address)
@@ -167,7 +167,7 @@ def test_tasks_get_an_error_from_a_host_agent_that_is_killed(children: Children,
 
 
 def test_a_host_agent_survives_tasks_that_are_killed(children: Children, count_faults: FaultCounter) -> None:
-    key = AgentKey.create()
+    key = AgentKey()
     agent = children.start("run_agent", address=key.address)
     agent.receive()
 

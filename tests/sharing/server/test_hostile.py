@@ -28,7 +28,7 @@ from bowstring.errors import (
 )
 from bowstring.memory.region import Region
 from bowstring.sharing.server.options import ServerOptions
-from bowstring.sharing.stored_parts import StoredPart, index_part, store_in_region
+from bowstring.sharing.stored_parts import RegionPart, index_part, store_in_region
 from bowstring.sharing.uris import FREE_DATA, WANT_DATA, create_server_uri, format_dataset_uri
 from bowstring.transports.blocking import BlockingChannel
 from bowstring.transports.sockets.unix import UNIX, encode_unix_address
@@ -40,7 +40,7 @@ TABLE = bs.table({"a": np.arange(100), "s": [str(i) for i in range(100)]})
 
 
 @contextmanager
-def false_server(act: Callable[[BlockingChannel, ServerConnection, StoredPart], object]) -> Iterator[str]:
+def false_server(act: Callable[[BlockingChannel, ServerConnection, RegionPart], object]) -> Iterator[str]:
     """A server that takes one client's request and then calls `act`; its URI."""
     dataset = index_part(store_in_region(TABLE)[0])
     with BlockingListener.listen(UNIX) as listener:
@@ -71,7 +71,7 @@ def send_messages(transport: BlockingChannel, messages: list[OutgoingMessage]) -
 def stream_dataset(
     transport: BlockingChannel,
     connection: ServerConnection,
-    dataset: StoredPart,
+    dataset: RegionPart,
     change: Callable[[AddressBody], AddressBody] = lambda body: body,
 ) -> None:
     send_messages(transport, connection.send(dataset.schema))
@@ -95,7 +95,7 @@ def test_data_of_another_implementation_is_read() -> None:
 
 
 def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
-    def scattered(transport: BlockingChannel, connection: ServerConnection, dataset: StoredPart) -> None:
+    def scattered(transport: BlockingChannel, connection: ServerConnection, dataset: RegionPart) -> None:
         (message,) = dataset.messages
         memory, places, parts, at = dataset.region.memory, [], [], 0
         for start, length in zip(message.buffers.addresses.tolist(), message.buffers.lengths.tolist(), strict=True):
@@ -115,7 +115,7 @@ def test_buffers_scattered_over_a_region_are_read_in_place() -> None:
 
 
 def test_buffers_of_several_regions_are_gathered() -> None:
-    def several(transport: BlockingChannel, connection: ServerConnection, dataset: StoredPart) -> None:
+    def several(transport: BlockingChannel, connection: ServerConnection, dataset: RegionPart) -> None:
         (message,) = dataset.messages
         memory, addresses = dataset.region.memory, []
         send_messages(transport, connection.send(dataset.schema))
@@ -132,7 +132,7 @@ def test_buffers_of_several_regions_are_gathered() -> None:
 
 
 def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> None:
-    def overlapping(transport: BlockingChannel, connection: ServerConnection, dataset: StoredPart) -> None:
+    def overlapping(transport: BlockingChannel, connection: ServerConnection, dataset: RegionPart) -> None:
         (message,) = dataset.messages
         send_messages(transport, connection.send(dataset.schema))
         size = int(message.buffers.lengths.max())
@@ -149,7 +149,7 @@ def test_more_bytes_at_addresses_than_all_regions_have_are_not_gathered() -> Non
 
 
 def test_gathering_a_body_without_enough_memory_is_a_resource_error(tmp_path: Path) -> None:
-    def sparse(transport: BlockingChannel, connection: ServerConnection, dataset: StoredPart) -> None:
+    def sparse(transport: BlockingChannel, connection: ServerConnection, dataset: RegionPart) -> None:
         (message,) = dataset.messages
         send_messages(transport, connection.send(dataset.schema))
         path = tmp_path / "sparse"
@@ -201,7 +201,7 @@ def test_a_malformed_schema_is_an_error(header: bytes) -> None:
 def test_a_batch_of_another_schema_is_an_error() -> None:
     other = index_part(store_in_region(bs.table({"x": [1.5]}))[0])
 
-    def mixed(transport: BlockingChannel, connection: ServerConnection, dataset: StoredPart) -> None:
+    def mixed(transport: BlockingChannel, connection: ServerConnection, dataset: RegionPart) -> None:
         send_messages(transport, connection.send(dataset.schema))
         message = other.messages[0]
         memory = other.region.memory[message.body_offset : message.body_offset + message.body_bytes]
@@ -218,7 +218,7 @@ def test_a_silent_server_is_a_deadline_error() -> None:
 
 
 def test_a_server_that_disconnects_in_the_middle_is_a_lost_connection() -> None:
-    def half(transport: BlockingChannel, connection: ServerConnection, dataset: StoredPart) -> None:
+    def half(transport: BlockingChannel, connection: ServerConnection, dataset: RegionPart) -> None:
         send_messages(transport, connection.send(dataset.schema))
         transport.close()
 

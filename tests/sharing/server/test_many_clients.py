@@ -113,7 +113,7 @@ def test_a_message_of_gigabytes_takes_no_memory_of_the_server(kind: int, tag: in
 
 
 def test_a_message_of_gigabytes_takes_no_memory_of_the_host_agent() -> None:
-    key = AgentKey.create()
+    key = AgentKey()
     with AgentClient.open(key) as agent, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connected:
         pid = agent.status()["pid"]
         before = process_status(pid, "RssAnon")

@@ -22,7 +22,7 @@ from bowstring.errors import (
 from bowstring.interop.c_data import export_stream
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.sharing.server.server import Server
-from bowstring.sharing.stored_parts import StoredPart, read_schema_and_batches
+from bowstring.sharing.stored_parts import RegionPart, read_schema_and_batches
 from bowstring.sharing.uris import MAX_TICKETS, Ticket, parse_dataset_uri
 from bowstring.transports.sockets.tcp_address import format_address, parse_address, resolve_host
 from bowstring.transports.tls import TlsOptions
@@ -162,7 +162,7 @@ def _shut_down_server(server: Any, relay: FlightRelay) -> None:
 class _StoredPartStream:
     """The batches of a data set for pyarrow, in the server's memory; its schema is converted once for all of them."""
 
-    def __init__(self, part: StoredPart) -> None:
+    def __init__(self, part: RegionPart) -> None:
         self._part = part
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -172,7 +172,7 @@ class _StoredPartStream:
         return export_stream(schema, batches, requested_schema)
 
 
-def _to_pyarrow_batches(parts: Sequence[StoredPart]) -> Iterator[Any]:
+def _to_pyarrow_batches(parts: Sequence[RegionPart]) -> Iterator[Any]:
     """Yield the batches of data sets for pyarrow, in the server's memory. Raises `_TextError`."""
     import pyarrow as pa
 

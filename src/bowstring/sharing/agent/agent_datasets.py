@@ -23,7 +23,7 @@ from bowstring.sharing.agent.memory_budget import MemoryBudget
 from bowstring.sharing.agent.publications import Publication
 from bowstring.sharing.dataset_locations import DatasetLocations
 from bowstring.sharing.server.server import Server
-from bowstring.sharing.stored_parts import StoredPart, index_part, merge_into_region
+from bowstring.sharing.stored_parts import RegionPart, index_part, merge_into_region
 
 _MAX_ENDED = 100_000
 """The data sets whose end is remembered, some 300 bytes each."""
@@ -55,7 +55,7 @@ class _AgentDataset:
     """When it was published, in seconds since 1970."""
     monotonic_s: float = 0.0
     """The same by the monotonic clock."""
-    partitions: dict[Attempt, StoredPart] = field(default_factory=dict)
+    partitions: dict[Attempt, RegionPart] = field(default_factory=dict)
     regions: dict[Region, list[Attempt]] = field(default_factory=dict)
     tickets: set[str] = field(default_factory=set)
 
@@ -73,7 +73,7 @@ class _AgentDataset:
         """When it expires, in seconds since 1970; None for never."""
         return None if math.isinf(self.expires_at) else time.time() + self.expires_at - time.monotonic()
 
-    def add_attempt(self, attempt: Attempt, partition: StoredPart) -> None:
+    def add_attempt(self, attempt: Attempt, partition: RegionPart) -> None:
         """Add an attempt."""
         self.partitions[attempt] = partition
         self.regions.setdefault(partition.region, []).append(attempt)
@@ -125,7 +125,7 @@ class AgentDatasets(Closable):
         self,
         name: str,
         attempt: Attempt,
-        partition: StoredPart,
+        partition: RegionPart,
         *,
         ttl_s: float,
         needs_commit: bool,
@@ -389,7 +389,7 @@ class AgentDatasets(Closable):
                     self.server.replace_parts(ticket, partition)
 
 
-def index_partition(region: Region, num_rows: int) -> StoredPart:
+def index_partition(region: Region, num_rows: int) -> RegionPart:
     """Return the partition in a region. Raises `InvalidDataError`, `InvalidArgumentError` for other rows."""
     # Any other file could be truncated by any process that has its name, which ends processes that have it mapped.
     if not region.is_sealed and not region.is_unnamed_file:

@@ -19,8 +19,9 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from datetime import datetime
+from functools import partial
 from itertools import chain, count
 from typing import Any, Self
 
@@ -139,8 +140,9 @@ def _find_agent_address(name: str) -> str:
 class AgentKey:
     """Identifies the host agents of one owner, one per host. Sent to the executors with a job."""
 
-    token: str
-    owner: ProcessIdentity
+    token: str = field(default_factory=partial(secrets.token_hex, 16))
+    owner: ProcessIdentity = field(default_factory=ProcessIdentity.current)
+    """The process whose end ends the agents."""
     ttl_s: float = DEFAULT_TTL_S
     memory_limit_bytes: int | None = None
     """The memory of an agent up to which partitions are not written to files; None is the available memory."""
@@ -150,11 +152,6 @@ class AgentKey:
     """Whether data sets that need no commit of the owner outlive it."""
     scope: str = field(default_factory=network_scope)
     """The network in which the owner can reach an agent by its unix address."""
-
-    @classmethod
-    def create(cls, ttl_s: float = DEFAULT_TTL_S, access: RemoteAccess | None = None) -> AgentKey:
-        """A key owned by this process, whose agents end when the process ends."""
-        return cls(secrets.token_hex(16), ProcessIdentity.current(), ttl_s, access=access)
 
     @property
     def is_local(self) -> bool:
@@ -169,7 +166,7 @@ class AgentKey:
     @classmethod
     def of_others(cls, address: str, access: RemoteAccess) -> AgentKey:
         """The key of agents that another process owns, by the address of the agent of this host."""
-        return cls(address.removeprefix(agent_address_prefix()), ProcessIdentity.current(), access=access)
+        return cls(address.removeprefix(agent_address_prefix()), access=access)
 
     def find_local_owner(self) -> ProcessIdentity:
         """The process of this host whose end ends the agent: the owner if it runs here, else the executor's JVM."""
@@ -233,7 +230,7 @@ class AgentClient(Closable):
         Raises `ConnectionLostError` if it does not run, `DeadlineError` if it does not answer, `ResourceError` if it
         can't be started.
         """
-        request: dict[str, Any] = {"op": "hello", "owner": _encode_process(key.find_local_owner())}
+        request: dict[str, Any] = {"op": "hello", "owner": astuple(key.find_local_owner())}
         if key.access is not None:
             request["access"] = key.access.resolve_host().to_json()
         client, reply = cls._open(key.address, key, request, start=start, timeout_s=timeout_s)
@@ -242,15 +239,17 @@ class AgentClient(Closable):
         return client
 
     @classmethod
-    def connect(
-        cls, address: str, *, start: bool = False, timeout_s: float = 30.0, waits_if_stopped: bool = True
-    ) -> Self:
-        """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`.
+    def connect(cls, address: str, *, start: bool = False, timeout_s: float = 30.0) -> Self:
+        """Connect to the agent at an address of this host, which this process does not own. Otherwise as `open`."""
+        return cls._open(address, None, {"op": "use" if start else "ping"}, start=start, timeout_s=timeout_s)[0]
+
+    @classmethod
+    def connect_to_listed(cls, address: str, *, timeout_s: float, waits_if_stopped: bool) -> Self:
+        """Connect to an agent of this user, which `list_agent_addresses` has just shown. Otherwise as `connect`.
 
         Without `waits_if_stopped`, an agent whose process is stopped is a `DeadlineError` at once.
         """
-        request = {"op": "use" if start else "ping"}
-        return cls._open(address, None, request, start=start, timeout_s=timeout_s, waits_if_stopped=waits_if_stopped)[0]
+        return cls._dial(address, None, Deadline(timeout_s), {"op": "ping"}, waits_if_stopped=waits_if_stopped)[0]
 
     @classmethod
     def _open(
@@ -261,7 +260,6 @@ class AgentClient(Closable):
         *,
         start: bool,
         timeout_s: float,
-        waits_if_stopped: bool = True,
     ) -> tuple[Self, dict[str, Any]]:
         """Connect, and return the reply to the first request: an agent that is about to end does not answer it."""
         deadline, launches = Deadline(timeout_s), 0
@@ -269,20 +267,7 @@ class AgentClient(Closable):
             # Not without looking: a connection to a process of another user can wait until its queue has space.
             address = _find_agent_address(name)
             try:
-                channel = BlockingChannel.dial(
-                    UNIX,
-                    address,
-                    timeout_s=max(deadline.remaining_s(), 0.001),
-                    options=TransportOptions(timeout_s=deadline.timeout_s),
-                )
-                client = cls(channel, key, address=address)
-                with call_on_error(client.close):
-                    peer = channel.channel.traits.peer
-                    if not waits_if_stopped and peer is not None and is_stopped(peer.process_id or 0):
-                        raise DeadlineError(f"host agent at {address}: its process is stopped")
-                    reply = client._request(request)
-                    _warn_of_limits(reply)
-                    return client, reply
+                return cls._dial(address, key, deadline, request)
             except ConnectionLostError as error:
                 if launches == _MAX_LAUNCHES:
                     message = f"the host agent ended {launches} times before it answered, when it had just been started"
@@ -295,6 +280,30 @@ class AgentClient(Closable):
                 launches += 1
             else:  # another process starts it, or it is about to end
                 time.sleep(_RETRY_INTERVAL_S)
+
+    @classmethod
+    def _dial(
+        cls,
+        address: str,
+        key: AgentKey | None,
+        deadline: Deadline,
+        request: dict[str, Any],
+        waits_if_stopped: bool = True,
+    ) -> tuple[Self, dict[str, Any]]:
+        channel = BlockingChannel.dial(
+            UNIX,
+            address,
+            timeout_s=max(deadline.remaining_s(), 0.001),
+            options=TransportOptions(timeout_s=deadline.timeout_s),
+        )
+        client = cls(channel, key, address=address)
+        with call_on_error(client.close):
+            peer = channel.channel.traits.peer
+            if not waits_if_stopped and peer is not None and is_stopped(peer.process_id or 0):
+                raise DeadlineError(f"host agent at {address}: its process is stopped")
+            reply = client._request(request)
+            _warn_of_limits(reply)
+            return client, reply
 
     @classmethod
     def dial(cls, key: AgentKey, control_uri: str, timeout_s: float = 30.0) -> Self:
@@ -317,7 +326,7 @@ class AgentClient(Closable):
 
     def own(self, owner: ProcessIdentity) -> None:
         """Own the agent until this connection ends; needs `dial`. A later connection of `owner` replaces this one."""
-        self._request({"op": "own", "owner": _encode_process(owner)})
+        self._request({"op": "own", "owner": astuple(owner)})
 
     @property
     def descriptor(self) -> int:
@@ -415,7 +424,7 @@ class AgentClient(Closable):
             raise ProtocolError("host agent: access: expected the secret and the host of agents") from None
         summary = PublishedSummary.from_json(reply["summary"])
         control_uris = read_list(reply["summary"], "control_uris", str, _SUBJECT)
-        return PublishedEntry(summary, control_uris, reply["description"], access)
+        return PublishedEntry(summary, control_uris, reply.get("description", b""), access)
 
     def list_published(self, name: str | None = None) -> list[PublishedSummary]:
         """Return the published data sets, or those with a name or ID, in the order in which they were put."""
@@ -452,10 +461,6 @@ def _warn_of_limits(reply: dict[str, Any]) -> None:
     if limits:
         message = f"the host agent, which all publishers share, has limits of the one that started it: {limits}"
         warnings.warn(message[:_MAX_ERROR_TEXT], RuntimeWarning, stacklevel=2)
-
-
-def _encode_process(process: ProcessIdentity) -> list[int | str]:
-    return [process.pid, process.start_ticks, process.host]
 
 
 def try_launch_agent(address: str) -> bool:

@@ -15,6 +15,7 @@ import secrets
 import socket
 import struct
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Self
 
 from bowstring.errors import AccessDeniedError, InvalidArgumentError
@@ -48,7 +49,7 @@ _NUMBER_AND_TAG = struct.Struct("<Q?Q")
 class RemoteAccess:
     """The settings of an agent that serves other hosts. Sent to the executors with a job, and by them to the agent."""
 
-    secret: bytes = field(repr=False)
+    secret: bytes = field(default_factory=partial(secrets.token_bytes, SECRET_BYTES), repr=False, kw_only=True)
     host: str | None = None
     """The name or address of the agent's host in URIs; by default the address from which it reaches `gateway`."""
     gateway: str | None = None
@@ -61,17 +62,6 @@ class RemoteAccess:
     def __post_init__(self) -> None:
         if len(self.secret) < SECRET_BYTES:
             raise InvalidArgumentError(f"secret of host agents: expected at least {SECRET_BYTES} bytes")
-
-    @classmethod
-    def create(
-        cls,
-        host: str | None = None,
-        gateway: str | None = None,
-        bind_address: str | None = None,
-        tls: TlsOptions | None = None,
-    ) -> Self:
-        """Return the access to new agents, with a new secret."""
-        return cls(secrets.token_bytes(SECRET_BYTES), host, gateway, bind_address, tls)
 
     def resolve_host(self) -> RemoteAccess:
         """Return the access to the agent of this host. Raises `InvalidArgumentError` if it has no route elsewhere."""
@@ -104,8 +94,8 @@ class RemoteAccess:
     def from_json(cls, value: dict[str, Any]) -> Self:
         """Return the access of `to_json`."""
         tls = value["tls"] and TlsOptions(**value["tls"])
-        host, bind_address = str(value["host"]), value["bind_address"]
-        return cls(bytes.fromhex(value["secret"]), host, bind_address=bind_address, tls=tls)
+        secret = bytes.fromhex(value["secret"])
+        return cls(str(value["host"]), bind_address=value["bind_address"], tls=tls, secret=secret)
 
 
 class ControlSession:

@@ -109,7 +109,9 @@ def _ask_agents(
         if not remaining_s:
             return
         try:
-            with AgentClient.connect(address, timeout_s=remaining_s, waits_if_stopped=waits_if_stopped) as agent:
+            with AgentClient.connect_to_listed(
+                address, timeout_s=remaining_s, waits_if_stopped=waits_if_stopped
+            ) as agent:
                 replies[address] = ask(agent)
         except BowstringError as error:
             _LOGGER.debug("%s: left out: %s", address, error)
@@ -126,6 +128,6 @@ def _ask_agents(
 def open_detached_agent(timeout_s: float = 30.0) -> AgentClient:
     """Connect to the agent of this host that no process owns, which is started if it does not run.
 
-    Raises as `AgentClient.open`.
+    Raises `DeadlineError` if it does not answer, `ResourceError` if it can't be started.
     """
     return AgentClient.connect(f"{agent_address_prefix()}{_DETACHED_TOKEN}", start=True, timeout_s=timeout_s)

@@ -9,23 +9,22 @@ an agent becomes unreachable, one thread tries to connect to it again; the agent
 from __future__ import annotations
 
 import logging
-import math
 import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import TypeAlias, TypeVar
 
 from bowstring.errors import BowstringError, ConnectionLostError, DeadlineError, NotFoundError
-from bowstring.memory.closable import Closable, call_on_error
-from bowstring.memory.thread_pool import map_in_new_threads
+from bowstring.memory.closable import call_on_error
+from bowstring.memory.thread_pool import map_in_new_threads, start_thread
 from bowstring.sharing.agent.client import AgentClient, AgentKey
 from bowstring.sharing.agent.publications import Publication
 from bowstring.sharing.processes import redirect_to_devnull
-from bowstring.transports.base import RECEIVE, Interest, Wait
-from bowstring.transports.event_loop import EventHandler, EventLoop
+from bowstring.transports.base import RECEIVE, Interest
+from bowstring.transports.blocking import wait_for_interests
 
 LOCAL_AGENT = ""
 """The control URI of the agent that is reached only on this host."""
@@ -138,7 +137,9 @@ def shows_end(error: BowstringError) -> bool:
 
 
 def open_agent(key: AgentKey, uri: str, timeout_s: float = _REQUEST_TIMEOUT_S) -> AgentClient:
-    """Connect to an agent by its control URI, or to the agent of this host. Raises as `AgentClient.open` and `dial`."""
+    """Connect to an agent by its control URI, or to the agent of this host. Raises
+    `ConnectionLostError`, `DeadlineError`.
+    """
     if uri == LOCAL_AGENT:
         return AgentClient.open(key, start=False, timeout_s=timeout_s)
     return AgentClient.dial(key, uri, timeout_s)
@@ -149,96 +150,89 @@ def _list_missing(replies: Mapping[str, list[int]], attempts: AttemptsByAgent) -
     return {uri: partitions for uri, partitions in missing.items() if partitions}
 
 
-class _OwnedAgent(Closable, EventHandler):
-    """An agent with data sets of this process. Its methods are called in the loop's thread, which may wait for one
-    agent: the others only have to be waited for.
-    """
+@dataclass(slots=True)
+class _OwnedAgent:
+    """An agent with data sets of this process, and the connection that owns it."""
 
-    deadline: float = math.inf
-    """The time to connect again."""
+    key: AgentKey
+    client: AgentClient
+    datasets: set[str] = field(default_factory=set)
+    interval_s: float = 0.0
+    """The pause after the last failure to connect again."""
+    dial_at: float = 0.0
 
-    def __init__(self, key: AgentKey, uri: str) -> None:
-        self.datasets: set[str] = set()
-        self._key = key
-        self._uri = uri
-        self._client: AgentClient | None = None
-        self._interval_s = _MIN_INTERVAL_S
+    def has_ended(self) -> bool:
+        """Whether the connection has ended: an agent sends nothing that was not requested."""
+        descriptor = self.client.descriptor
+        return descriptor < 0 or wait_for_interests([Interest(descriptor, RECEIVE)], 0)
 
-    def next_wait(self) -> Wait:
-        # The agent sends nothing that was not requested: the connection becomes readable when it ends.
-        return Wait([] if self._client is None else [Interest(self._client.descriptor, RECEIVE)])
-
-    def descriptors(self) -> list[int]:
-        return [] if self._client is None else [self._client.descriptor]
-
-    def set_client(self, client: AgentClient) -> None:
-        """Use a connection that owns the agent."""
-        self.close()
-        self._client = client
-        self._interval_s, self.deadline = _MIN_INTERVAL_S, math.inf
-
-    def handle_events(self, _events: int) -> None:
-        self.close()
-        self.deadline = time.monotonic() + self._interval_s
-
-    def handle_deadline(self) -> None:
-        try:
-            self.set_client(_dial_as_owner(self._key, self._uri, _RECONNECT_TIMEOUT_S))
-        except BowstringError:
-            self._interval_s = min(2 * self._interval_s, _MAX_INTERVAL_S)
-            self.deadline = time.monotonic() + self._interval_s
-
-    def close(self) -> None:
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+    def use_client(self, client: AgentClient) -> None:
+        """Use another connection."""
+        self.client.close()
+        self.client, self.interval_s, self.dial_at = client, 0.0, 0.0
 
 
 class _Ownership:
-    """The agents of other hosts that this process owns."""
+    """The agents of other hosts that this process owns. A thread connects again to those whose connection has ended."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._agents: dict[str, _OwnedAgent] = {}
-        self._loop: EventLoop | None = None
+        self._has_agents = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def acquire(self, key: AgentKey, uri: str, dataset: str) -> None:
-        """Own an agent for a data set. Raises as `AgentClient.dial`."""
+        """Own an agent for a data set. Raises `ConnectionLostError`, `DeadlineError`."""
         client = _dial_as_owner(key, uri, _REQUEST_TIMEOUT_S)  # without the lock, because it may take long
         with self._lock:
-            if self._loop is None:
-                self._loop = EventLoop("bowstring-owner")
-                self._loop.start()
-            agent = self._agents.setdefault(uri, _OwnedAgent(key, uri))
-            agent.datasets.add(dataset)
-            self._loop.call_soon_threadsafe(partial(self._use_client, self._loop, agent, client))
+            if uri in self._agents:
+                self._agents[uri].use_client(client)
+            else:
+                self._agents[uri] = _OwnedAgent(key, client)
+            self._agents[uri].datasets.add(dataset)
+            self._has_agents.set()
+            if self._thread is None:
+                self._thread = start_thread(self._keep_connections, "bowstring-owner")
 
     def release(self, uri: str, dataset: str) -> None:
         """Do not own an agent for a data set any more. Idempotent."""
         with self._lock:
             agent = self._agents.get(uri)
-            if agent is None or self._loop is None:
+            if agent is None:
                 return
             agent.datasets.discard(dataset)
             if not agent.datasets:
                 del self._agents[uri]
-                self._loop.call_soon_threadsafe(partial(self._remove, self._loop, agent))
+                agent.client.close()
+            if not self._agents:
+                self._has_agents.clear()
 
     @property
     def descriptors(self) -> list[int]:
-        """All descriptors."""
-        return [] if self._loop is None else self._loop.descriptors
+        """The descriptors of all connections."""
+        return [agent.client.descriptor for agent in list(self._agents.values())]
 
-    @staticmethod
-    def _use_client(loop: EventLoop, agent: _OwnedAgent, client: AgentClient) -> None:
-        loop.remove(agent)
-        agent.set_client(client)
-        loop.add(agent)
+    def _keep_connections(self) -> None:
+        while self._has_agents.wait():
+            time.sleep(_MIN_INTERVAL_S)
+            with self._lock:
+                ended = [(uri, agent) for uri, agent in self._agents.items() if agent.has_ended()]
+            for uri, agent in ended:
+                if time.monotonic() >= agent.dial_at:
+                    self._dial_again(uri, agent)
 
-    @staticmethod
-    def _remove(loop: EventLoop, agent: _OwnedAgent) -> None:
-        loop.remove(agent)
-        agent.close()
+    def _dial_again(self, uri: str, agent: _OwnedAgent) -> None:
+        try:
+            client = _dial_as_owner(agent.key, uri, _RECONNECT_TIMEOUT_S)
+        except BowstringError:
+            agent.interval_s = min(max(2 * agent.interval_s, _MIN_INTERVAL_S), _MAX_INTERVAL_S)
+            agent.dial_at = time.monotonic() + agent.interval_s
+            return
+        with self._lock:
+            if agent.datasets:
+                agent.use_client(client)
+            else:  # released meanwhile
+                client.close()
 
 
 def _dial_as_owner(key: AgentKey, uri: str, timeout_s: float) -> AgentClient:

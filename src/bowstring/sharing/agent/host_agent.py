@@ -20,9 +20,10 @@ import resource
 import secrets
 import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from inspect import signature
 from typing import Any, TypeAlias
 
 from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
@@ -40,11 +41,9 @@ from bowstring.sharing.server.server import Server
 from bowstring.sharing.uris import ERROR_DATA, PUBLISHED_ADDRESS_PREFIX, encode_error_message
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
-    RECEIVE,
     SEND,
     Channel,
     DirectionEnded,
-    Interest,
     Listener,
     MessageOffered,
     MessageReceived,
@@ -61,7 +60,7 @@ _FIRST_OWNER_S = 60.0
 """A process that starts an agent may die before it owns it, or be slow to."""
 _IDLE_S = 120.0
 """Less would start agents again and again for processes that publish now and then."""
-# How late the agent may notice that a data set has expired or that it is no longer needed.
+# How late the agent may notice that a data set has expired, an owner has ended, or it is no longer needed.
 _TICK_S = 1.0
 # A task requests as soon as it has connected: a connection that is silent for longer is not one.
 _FIRST_REQUEST_S = 10.0
@@ -96,7 +95,8 @@ class HostAgent(Closable):
         self._max_descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self._server = self._create_server(None)
         self._loop = EventLoop("bowstring-agent")
-        self._owners: dict[ProcessIdentity, _OwnerHandler] = {}
+        self._owners: set[ProcessIdentity] = set()
+        self._owners_checked_at = -math.inf
         self._drivers: dict[ProcessIdentity, set[AgentConnection]] = {}
         """The connections of owners on any host; none of one that is silent, which may still run."""
         self._has_had_owner = False
@@ -144,6 +144,9 @@ class HostAgent(Closable):
             self.step(_TICK_S)
             if self.datasets.drop_expired():
                 self._used_at = time.monotonic()
+            if time.monotonic() >= self._owners_checked_at + _TICK_S:  # of a JVM, the kernel takes a millisecond
+                self._owners_checked_at = time.monotonic()
+                self._owners = {owner for owner in self._owners if owner.is_alive()}
             if self._has_had_owner and not self._has_owner:
                 self.datasets.drop_attached()
             self.datasets.record(_TICK_S)
@@ -184,50 +187,108 @@ class HostAgent(Closable):
         operations = _OPERATIONS if connection.is_local else _CONTROL_OPERATIONS
         try:
             request = decode_message(data, "request")
-            operation = operations[request["op"]]
+            operation_name = request["op"]
+            operation = operations[operation_name]
         except (KeyError, TypeError):
             raise ProtocolError(f"expected a request, found {bytes(data[:80])!r}") from None
         try:
             if "region" in request:
                 # From now on the request owns the region, whose descriptor is closed with its last reference.
                 request["region"] = connection.take_region(int(request["region"]))
-            reply = operation(self, {**request, "connection": connection}) or {}
+            # Without the fields that a client of a later version may send.
+            fields = {name: request[name] for name in request.keys() & _FIELD_NAMES[operation_name]}
+            reply = operation(self, connection, **fields) or {}
             # Processes that look for data sets ask all agents, which would not end if that counted. Requests that fail
             # do not count either, such as the requests of tasks whose driver has ended.
-            if request["op"] not in _QUERIES:
+            if operation_name not in _QUERIES:
                 self._used_at = time.monotonic()
             return reply
         except BowstringError:
             raise
         except Exception as error:  # any error: the agent continues, for other data sets
-            raise ProtocolError(f"request {request['op']}: {type(error).__name__} {error}") from error
+            raise ProtocolError(f"request {operation_name}: {type(error).__name__} {error}") from error
 
-    def add_owner(self, request: Mapping[str, Any]) -> dict[str, Any]:
+    # The requests. Their fields are the arguments; what fails with values of other types is an error of the request.
+
+    def add_owner(
+        self, _: AgentConnection, owner: Sequence[Any], access: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Add an owner. The first one decides whether other hosts have access."""
-        owner = _parse_owner(request)
-        access = None if request.get("access") is None else RemoteAccess.from_json(request["access"])
-        if access is not None and not self._has_had_owner and self._access is None:
-            self._open_to_other_hosts(access)
-        if (access and access.secret) != (self._access and self._access.secret):
+        process = ProcessIdentity(*owner)
+        remote_access = None if access is None else RemoteAccess.from_json(access)
+        if remote_access is not None and not self._has_had_owner and self._access is None:
+            self._open_to_other_hosts(remote_access)
+        if (remote_access and remote_access.secret) != (self._access and self._access.secret):
             raise InvalidArgumentError("the host agent has another secret, or none: it runs with another key")
-        if owner not in self._owners:
-            # A descriptor of the process and not its number, which another process may get.
-            descriptor = owner.open_pidfd()
-            if descriptor is None:
-                raise InvalidArgumentError(
-                    f"process {owner.pid} does not run on this host: it can't own the host agent"
-                )
-            self._owners[owner] = handler = _OwnerHandler(self, owner, descriptor)
-            self._loop.add(handler)
-            self._has_had_owner = True
+        if not process.is_alive():
+            raise InvalidArgumentError(f"process {process.pid} does not run on this host: it can't own the host agent")
+        self._owners.add(process)
+        self._has_had_owner = True
         return {"pid": os.getpid(), "control_uri": self._control_uri, "limits": list_inherited_limits()}
 
-    def add_driver(self, request: Mapping[str, Any]) -> None:
+    def add_driver(self, connection: AgentConnection, owner: Sequence[Any]) -> None:
         """Add an owner on any host, until the end of its last connection."""
-        owner, connection = _parse_owner(request), request["connection"]
-        connection.owner = owner
+        connection.owner = ProcessIdentity(*owner)
         # It replaces its connections itself, and its threads may do so in any order.
-        self._drivers.setdefault(owner, set()).add(connection)
+        self._drivers.setdefault(connection.owner, set()).add(connection)
+
+    def reserve(self, connection: AgentConnection, memory: Mapping[str, Any]) -> dict[str, Any]:
+        """Reserve memory for the partition that the connection writes; `shortage` is the reason if it is refused."""
+        shortage = self.memory.reserve(connection.reservation, MemoryRequest(**memory))
+        return {"reserved_bytes": connection.reservation.reserved_bytes, "shortage": shortage}
+
+    def put(  # noqa: PLR0913 -- the fields of a request
+        self,
+        connection: AgentConnection,
+        dataset: str,
+        attempt: Sequence[int],
+        region: Region,
+        num_rows: int,
+        ttl_s: float,
+        *,
+        needs_commit: bool,
+        is_detached: bool,
+        is_temporary: bool,
+    ) -> dict[str, Any]:
+        """Take the memory or the unnamed file of one attempt."""
+        index, attempt_id = attempt
+        partition = index_partition(region, num_rows)
+        locations = self.datasets.put(
+            dataset, (index, attempt_id), partition, ttl_s=ttl_s, needs_commit=needs_commit, is_detached=is_detached
+        )
+        connection.reservation.close()
+        if is_temporary:
+            connection.unpublished.add(dataset)
+        return {"locations": locations.uris}
+
+    def find_missing(self, _: AgentConnection, dataset: str, attempts: Sequence[Attempt]) -> dict[str, Any]:
+        """The partitions whose attempts are not there."""
+        return {"missing": self.datasets.find_missing(dataset, {(index, attempt) for index, attempt in attempts})}
+
+    def commit(
+        self, _: AgentConnection, dataset: str, attempts: Sequence[Attempt], ttl_s: float | None = None
+    ) -> dict[str, Any]:
+        """Serve the committed attempts, and drop the others."""
+        return {"missing": self.datasets.commit(dataset, {(index, attempt) for index, attempt in attempts}, ttl_s)}
+
+    def publish(self, _: AgentConnection, dataset: str, publication: object, description: bytes) -> dict[str, Any]:
+        """Publish a committed data set, or update what was published."""
+        return {"expires_at": self.datasets.publish(dataset, Publication.from_json(publication, description))}
+
+    def find_published(self, _: AgentConnection, name: str) -> dict[str, Any]:
+        """A published data set by ID or name, with its description, and the access to the agents of other hosts."""
+        # The peer has the secret already or is a process of this user, which may change all that the agent has.
+        access = None if self._access is None else self._access.to_json()
+        return {**self.datasets.find_published(name), "access": access}
+
+    def drop(self, _: AgentConnection, dataset: str, reason: str, *, is_replaced: bool) -> None:
+        """Drop a data set; a replaced one a few seconds later."""
+        drop = self.datasets.replace if is_replaced else self.datasets.drop
+        drop(dataset, reason[:_MAX_REASON])
+
+    def status(self, _: AgentConnection) -> dict[str, Any]:
+        """The process, and what is in its memory."""
+        return {"pid": os.getpid(), "datasets": self.datasets.to_json(), "memory": self.memory.to_json()}
 
     def end_ownership(self, connection: AgentConnection, *, is_silent: bool) -> None:
         """The connection of a driver has ended. A silent one owns the agent until its data sets expire."""
@@ -236,86 +297,6 @@ class HostAgent(Closable):
         connections.discard(connection)
         if not connections and not is_silent:
             self._drivers.pop(connection.owner, None)
-
-    def remove_owner(self, owner: ProcessIdentity) -> None:
-        """Remove an owner that has ended."""
-        handler = self._owners.pop(owner)
-        self._loop.remove(handler)
-        handler.close()
-
-    def reserve(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Reserve memory for the partition that the connection writes; `shortage` is the reason if it is refused."""
-        needs = MemoryRequest(**request["memory"])
-        reservation: MemoryReservation = request["connection"].reservation
-        shortage = self.memory.reserve(reservation, needs)
-        return {"reserved_bytes": reservation.reserved_bytes, "shortage": shortage}
-
-    def put(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Take the memory or the unnamed file of one attempt. It can be read after `commit`."""
-        index, attempt = request["attempt"]
-        locations = self.datasets.put(
-            str(request["dataset"]),
-            (int(index), int(attempt)),
-            index_partition(request["region"], request["num_rows"]),
-            ttl_s=float(request["ttl_s"]),
-            needs_commit=bool(request["needs_commit"]),
-            is_detached=bool(request["is_detached"]),
-        )
-        connection: AgentConnection = request["connection"]
-        connection.reservation.close()
-        if request["is_temporary"]:
-            connection.unpublished.add(str(request["dataset"]))
-        return {"locations": locations.uris}
-
-    def commit(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Serve the committed attempts, and drop the others."""
-        ttl_s = request.get("ttl_s")
-        missing = self.datasets.commit(
-            str(request["dataset"]), _parse_attempts(request), None if ttl_s is None else float(ttl_s)
-        )
-        return {"missing": missing}
-
-    def publish(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Publish a committed data set, or update what was published."""
-        publication = Publication.from_json(request["publication"], request["description"])
-        return {"expires_at": self.datasets.publish(str(request["dataset"]), publication)}
-
-    def find_published(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """A published data set by ID or name, with its description, and the access to the agents of other hosts."""
-        # The peer has the secret already or is a process of this user, which may change all that the agent has.
-        access = None if self._access is None else self._access.to_json()
-        return {**self.datasets.find_published(str(request["name"])), "access": access}
-
-    def drop(self, request: Mapping[str, Any]) -> None:
-        """Drop a data set; a replaced one a few seconds later."""
-        drop = self.datasets.replace if request["is_replaced"] else self.datasets.drop
-        drop(str(request["dataset"]), str(request["reason"])[:_MAX_REASON])
-
-
-class _OwnerHandler(Closable):
-    """The handler of an owner's process, whose descriptor becomes readable when it ends."""
-
-    deadline = math.inf
-
-    def __init__(self, agent: HostAgent, owner: ProcessIdentity, descriptor: int) -> None:
-        self._agent = agent
-        self._owner = owner
-        self._descriptor = descriptor
-
-    def next_wait(self) -> Wait:
-        return Wait([Interest(self._descriptor, RECEIVE)])
-
-    def descriptors(self) -> list[int]:
-        return [self._descriptor]
-
-    def handle_events(self, _events: int) -> None:
-        self._agent.remove_owner(self._owner)
-
-    def handle_deadline(self) -> None:
-        pass
-
-    def close(self) -> None:
-        os.close(self._descriptor)
 
 
 class AgentConnection(Closable, EventHandler):
@@ -478,30 +459,23 @@ class _ConnectionAcceptor(ListenerHandler):
         self._loop.notify_handler(self, 0)
 
 
-_Operation: TypeAlias = Callable[[HostAgent, Mapping[str, Any]], dict[str, Any] | None]
+_Operation: TypeAlias = Callable[..., dict[str, Any] | None]
+"""Gets the agent, the connection and the fields of the request; returns the reply, None for an empty one."""
 _CONTROL_OPERATIONS: dict[str, _Operation] = {
-    "ping": lambda _agent, _request: None,
-    "use": lambda _agent, _request: {"limits": list_inherited_limits()},  # the agent waits for what is published
+    "ping": lambda _agent, _connection: None,
+    "use": lambda _agent, _connection: {"limits": list_inherited_limits()},  # the agent waits for what is published
     "own": HostAgent.add_driver,
-    "find_missing": lambda agent, request: {
-        "missing": agent.datasets.find_missing(str(request["dataset"]), _parse_attempts(request))
-    },
-    "reopen": lambda agent, request: agent.datasets.reopen(str(request["dataset"])),
+    "find_missing": HostAgent.find_missing,
+    "reopen": lambda agent, _connection, dataset: agent.datasets.reopen(dataset),
     "commit": HostAgent.commit,
     "publish": HostAgent.publish,
-    "renew": lambda agent, request: {
-        "expires_at": agent.datasets.renew(str(request["dataset"]), float(request["ttl_s"]))
-    },
+    "renew": lambda agent, _connection, dataset, ttl_s: {"expires_at": agent.datasets.renew(dataset, ttl_s)},
     "find": HostAgent.find_published,
-    "list": lambda agent, request: {"datasets": agent.datasets.list_published(request["name"])},
+    "list": lambda agent, _connection, name: {"datasets": agent.datasets.list_published(name)},
     "drop": HostAgent.drop,
-    "status": lambda agent, _request: {
-        "pid": os.getpid(),
-        "datasets": agent.datasets.to_json(),
-        "memory": agent.memory.to_json(),
-    },
+    "status": HostAgent.status,
 }
-"""The requests that any host may send, and their replies; None is an empty one."""
+"""The requests that any host may send."""
 _QUERIES = {"ping", "find_missing", "find", "list", "status"}
 """The requests that do not keep the agent running."""
 _OPERATIONS: dict[str, _Operation] = {
@@ -510,15 +484,7 @@ _OPERATIONS: dict[str, _Operation] = {
     "reserve": HostAgent.reserve,
     "put": HostAgent.put,
 }
-
-
-def _parse_owner(request: Mapping[str, Any]) -> ProcessIdentity:
-    pid, start_ticks, host = request["owner"]
-    return ProcessIdentity(int(pid), int(start_ticks), str(host))
-
-
-def _parse_attempts(request: Mapping[str, Any]) -> set[Attempt]:
-    return {(int(index), int(attempt)) for index, attempt in request["attempts"]}
+_FIELD_NAMES = {name: signature(operation).parameters.keys() for name, operation in _OPERATIONS.items()}
 
 
 def main(descriptor: int, ready_descriptor: int = -1) -> None:

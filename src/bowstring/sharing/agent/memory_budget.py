@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -52,22 +51,18 @@ class MemoryBudget:
     """Counts regions as long as they exist, and reservations until they are closed."""
 
     def __init__(self) -> None:
-        self._memory_bytes = self._file_bytes = 0
-        # Regions may be freed in any thread, even while this one computes a sum; then only the deque changes.
-        self._freed: deque[tuple[int, bool]] = deque()
+        self._regions = weakref.WeakSet[Region]()  # regions may be freed in any thread, even while they are added up
         self._reservations: set[MemoryReservation] = set()
 
     @property
     def held_bytes(self) -> int:
         """The memory of the regions."""
-        self._subtract_freed_regions()
-        return self._memory_bytes
+        return sum(region.size_bytes for region in self._regions if region.is_sealed)
 
     @property
     def spilled_bytes(self) -> int:
         """The bytes of the regions that are files."""
-        self._subtract_freed_regions()
-        return self._file_bytes
+        return sum(region.size_bytes for region in self._regions if not region.is_sealed)
 
     @property
     def reserved_bytes(self) -> int:
@@ -81,10 +76,7 @@ class MemoryBudget:
 
     def add_region(self, region: Region) -> None:
         """Count a region until it is freed."""
-        is_memory = region.is_sealed
-        self._memory_bytes += region.size_bytes if is_memory else 0
-        self._file_bytes += 0 if is_memory else region.size_bytes
-        weakref.finalize(region, self._freed.append, (region.size_bytes, is_memory)).atexit = False
+        self._regions.add(region)
 
     def reserve(self, reservation: MemoryReservation, request: MemoryRequest) -> str:
         """Replace a reservation: reserve what is needed, and what is wanted as well, up to a quarter of the rest.
@@ -131,12 +123,6 @@ class MemoryBudget:
     def release(self, reservation: MemoryReservation) -> None:
         """Remove a reservation. Idempotent."""
         self._reservations.discard(reservation)
-
-    def _subtract_freed_regions(self) -> None:
-        while self._freed:
-            size_bytes, is_memory = self._freed.popleft()
-            self._memory_bytes -= size_bytes if is_memory else 0
-            self._file_bytes -= 0 if is_memory else size_bytes
 
 
 class MemoryReservation(Closable):

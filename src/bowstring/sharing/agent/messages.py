@@ -19,7 +19,7 @@ def encode_message(fields: Mapping[str, Any]) -> bytes:
 
 
 def decode_message(data: bytes | memoryview, subject: str) -> dict[str, Any]:
-    """Decode a message; without a `description`, that is empty. Raises `ProtocolError` about `subject`."""
+    """Decode a message. Raises `ProtocolError` about `subject`."""
     line, _, description = bytes(data).partition(b"\n")
     try:
         fields = json.loads(line)
@@ -27,4 +27,5 @@ def decode_message(data: bytes | memoryview, subject: str) -> dict[str, Any]:
         fields = None
     if not isinstance(fields, dict):
         raise ProtocolError(f"{subject}: expected a JSON object, found {line[:80]!r}")
-    return {**fields, "description": description}
+    fields.pop("description", None)
+    return {**fields, "description": description} if description else fields

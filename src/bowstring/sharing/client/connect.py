@@ -26,8 +26,8 @@ from bowstring.errors import (
     check_count,
     check_seconds,
 )
-from bowstring.io.fsspec_store import is_path, with_storage_options
-from bowstring.io.local_path import absolute_path
+from bowstring.io.fsspec_store import with_storage_options
+from bowstring.io.local_path import absolute_path, is_file_uri, parse_file_uri
 from bowstring.memory.closable import call_on_error
 from bowstring.sharing.client.connection import ConnectionOptions
 from bowstring.sharing.client.dataset_reader import DatasetReader
@@ -44,7 +44,14 @@ from bowstring.sharing.dataset_locations import (
     sort_by_distance,
 )
 from bowstring.sharing.recording.recorder import Recorder, RecorderOrPath, open_recorder
-from bowstring.sharing.uris import parse_dataset_uri, parse_scheme, servers_by_role
+from bowstring.sharing.uris import (
+    Ticket,
+    parse_dataset_uri,
+    parse_scheme,
+    requests_packed_bodies,
+    servers_by_role,
+    without_ticket,
+)
 from bowstring.transports.base import strip_traceback
 from bowstring.transports.registry import TRANSPORTS
 from bowstring.transports.tls import TlsOptions
@@ -240,11 +247,11 @@ def _create_request(uri: str | os.PathLike[str], options: ConnectOptions) -> Par
     if isinstance(uri, os.PathLike):
         return FileRequest(absolute_path(uri))
     if find_location_kind(uri) == "file":
-        request = FileRequest.for_uri(uri)
-        is_local = is_path(request.url)
-        return request if is_local else FileRequest(with_storage_options(request.url, options.storage_options))
+        is_local = is_file_uri(uri)
+        return FileRequest(parse_file_uri(uri) if is_local else with_storage_options(uri, options.storage_options))
     parsed, name = parse_dataset_uri(uri, options.ticket)
-    return PartRequest.for_dataset(parsed, name, copy=options.connection.copy)
+    ticket = Ticket((name,), requests_packed_bodies(parsed, options.connection.copy))
+    return PartRequest(parsed, without_ticket(parsed), ticket)
 
 
 def _create_usable_request(

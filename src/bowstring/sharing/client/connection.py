@@ -23,7 +23,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.dissociated.client import ClientStream
 from bowstring.dissociated.events import AllMessagesReceived, RequestRefused, StreamMessage
 from bowstring.dissociated.limits import DEFAULT_LIMITS
-from bowstring.dissociated.messages import AddressBody, Addresses, BytesLike, OutgoingMessage, PackedBody
+from bowstring.dissociated.messages import AddressBody, Addresses, BytesLike, PackedBody
 from bowstring.dissociated.server import ConnectionRole
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import (
@@ -154,7 +154,7 @@ class Connection:
             ticket = replace(ticket, is_packed=False)
         stream = Stream(self, ticket)
         with call_on_error(self.close):
-            self.driver.start_request(stream.protocol, stream.create_requests())
+            self.driver.start_request(stream.protocol, stream.requests)
             stream.read_schema()
         return stream
 
@@ -237,17 +237,12 @@ class Stream:
             error_data=connection.error_data,
             in_order=connection.is_ordered,
         )
-        self._tickets = {ConnectionRole.BOTH: ticket}
+        tickets = {ConnectionRole.BOTH: ticket}
         if ConnectionRole.BODIES in connection.servers:
             body_ticket = replace(ticket, names=(body_server.get_parameter("ticket") or "",))
-            self._tickets = {
-                ConnectionRole.METADATA: replace(ticket, is_packed=False),
-                ConnectionRole.BODIES: body_ticket,
-            }
-
-    def create_requests(self) -> dict[ConnectionRole, OutgoingMessage]:
-        """Return the request for the channel of each role."""
-        return {role: self.protocol.request(ticket.encode(), role) for role, ticket in self._tickets.items()}
+            tickets = {ConnectionRole.METADATA: replace(ticket, is_packed=False), ConnectionRole.BODIES: body_ticket}
+        self.requests = {role: self.protocol.request(each.encode(), role) for role, each in tickets.items()}
+        """The request for the channel of each role."""
 
     def read_schema(self) -> None:
         """Receive the first message, and set `schema`."""

@@ -9,15 +9,11 @@ from dataclasses import dataclass
 
 from bowstring.dissociated.uri import StreamURI
 from bowstring.errors import BowstringError
-from bowstring.io.local_path import is_file_uri, parse_file_uri
 from bowstring.io.store_path import StorePath
 from bowstring.redaction import redact
 from bowstring.sharing.uris import (
     Ticket,
-    display_uri,
     parse_max_tickets,
-    requests_packed_bodies,
-    without_ticket,
 )
 
 _REQUEST_BYTES = 1 << 15
@@ -33,11 +29,6 @@ class FileRequest:
     length_bytes: int | None = None
     """The size that a local file has, if known."""
 
-    @classmethod
-    def for_uri(cls, uri: str) -> FileRequest:
-        """Return a request for the file of a `file:` URI, or for an object of a store. Raises as `parse_file_uri`."""
-        return cls(parse_file_uri(uri) if is_file_uri(uri) else uri)
-
     def __str__(self) -> str:
         return redact(str(self.url))
 
@@ -50,17 +41,10 @@ class PartRequest:
     server: StreamURI
     """The URI of the server, which is equal for parts that one connection can request."""
     ticket: Ticket
-
-    @classmethod
-    def for_dataset(cls, uri: StreamURI, name: str, *, copy: bool) -> PartRequest:
-        """Return a request for a data set; with `copy`, for bodies as bytes if the server supports that.
-
-        `Connection.request_stream` replaces it if it can copy the server's memory.
-        """
-        return cls(uri, without_ticket(uri), Ticket((name,), requests_packed_bodies(uri, copy)))
+    """With `copy`, it requests bodies as bytes, unless `Connection.request_stream` can copy the server's memory."""
 
     def __str__(self) -> str:
-        return display_uri(self.uri)
+        return redact(str(self.uri))
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.served_datasets import ServedDatasets
 from bowstring.sharing.server.stats import ServerCounters
-from bowstring.sharing.stored_parts import BodyReader, StoredMessage, StoredPart
+from bowstring.sharing.stored_parts import BodyReader, RegionMessage, RegionPart
 from bowstring.sharing.uris import ERROR_DATA, FREE_DATA, MAX_TICKETS, ROLES, Ticket, encode_error_message
 from bowstring.transports.base import (
     BOTH_DIRECTIONS,
@@ -351,7 +351,8 @@ class ClientHandler(EventHandler):
     def _refuse_or_disconnect(self, error: BowstringError) -> None:
         lost = ConnectionLostError | InvalidArgumentError  # out of region indices: the client reconnects
         if isinstance(error, DeadlineError) and self._refused_at is None:
-            self._disconnect_as_lost(error)
+            self._clients.counters.num_lost_clients += 1
+            self._clients.disconnect(self, error, level=logging.WARNING)
         # There is no client to send a reason to, or it did not arrive.
         elif self._refused_at is not None or isinstance(error, lost):
             is_silent = self._connection.state is StreamState.WAITING
@@ -360,10 +361,6 @@ class ClientHandler(EventHandler):
             self._clients.counters.num_lost_clients += 1
             self.refuse(error)
             self.handle_events(0)
-
-    def _disconnect_as_lost(self, reason: object) -> None:
-        self._clients.counters.num_lost_clients += 1
-        self._clients.disconnect(self, reason, level=logging.WARNING)
 
     def _start_stream(self, ticket: Ticket) -> None:
         """Start a stream; its messages are created as the client receives them."""
@@ -394,7 +391,7 @@ class ClientHandler(EventHandler):
         self.requested_names = ticket.names
         self._session.start_stream(messages, time.monotonic())
 
-    def _is_packed(self, ticket: Ticket, parts: Sequence[StoredPart]) -> bool:
+    def _is_packed(self, ticket: Ticket, parts: Sequence[RegionPart]) -> bool:
         """Whether bodies are sent as bytes.
 
         Raises `InvalidDataError` if the schemas differ, `InvalidArgumentError` if the memory of a device can't be
@@ -408,7 +405,7 @@ class ClientHandler(EventHandler):
             return False
         return ticket.is_packed or not self._can_export(parts) or self._datasets.is_sent_inline(parts)
 
-    def _can_export(self, parts: Sequence[StoredPart]) -> bool:
+    def _can_export(self, parts: Sequence[RegionPart]) -> bool:
         """Whether bodies can be sent as addresses."""
         exporter, role = self._exporter, self._connection.role
         return (
@@ -423,7 +420,7 @@ class ClientHandler(EventHandler):
         self._retire_unneeded_regions()
 
     def _generate_messages(
-        self, parts: Sequence[StoredPart], is_packed: bool
+        self, parts: Sequence[RegionPart], is_packed: bool
     ) -> Iterator[Sequence[OutgoingMessage] | None]:
         """Yield the messages of data sets, with bodies as addresses or bytes; None requests a flush."""
         connection = self._connection
@@ -443,7 +440,7 @@ class ClientHandler(EventHandler):
         yield connection.send_end()
         self._retire_unneeded_regions()
 
-    def _generate_batches(self, part: StoredPart, is_exported: bool) -> Iterator[Sequence[OutgoingMessage]]:
+    def _generate_batches(self, part: RegionPart, is_exported: bool) -> Iterator[Sequence[OutgoingMessage]]:
         """Yield the batches of a data set. The exported region is an owner of their leases: see `reclaim`."""
         exported = self._exports[part.region] if is_exported else None
         short_bytes = min(_SHORT_BODY_BYTES, self._clients.options.inline_bytes)
@@ -457,7 +454,7 @@ class ClientHandler(EventHandler):
             # The leases keep the owners: `part` keeps the region, `exported` its block of registered memory.
             yield self._connection.send(message.metadata, body, (part, exported))
 
-    def _packed_body(self, reader: BodyReader, message: StoredMessage) -> PackedBody:
+    def _packed_body(self, reader: BodyReader, message: RegionMessage) -> PackedBody:
         """The bytes of a body; the kernel sends a long one in a file if the channel can do that."""
         region, size_bytes = reader.region, message.body_bytes
         if region.is_on_device:
@@ -488,6 +485,3 @@ class ClientHandler(EventHandler):
         if self._exports:
             self.retire_regions([region for region in self._exports if not self._datasets.is_served(region)])
             self.retire_regions(list(self._exports)[: -self._clients.options.max_kept_regions or None])
-
-    def __repr__(self) -> str:
-        return f"<client of a server: {self._connection!r}>"

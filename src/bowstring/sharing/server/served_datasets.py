@@ -14,7 +14,7 @@ from bowstring.memory.region import Region
 from bowstring.redaction import redact
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.signed_tickets import TicketSigner
-from bowstring.sharing.stored_parts import BodyReader, StoredPart
+from bowstring.sharing.stored_parts import BodyReader, RegionPart
 from bowstring.transports.base import PeerIdentity
 
 # Data sets of more are sent as addresses, whatever their size: adding up the bytes of all would cost each request.
@@ -33,11 +33,11 @@ class ServedDatasets:
         self._signer = signer
         # Taken before `ServedClients.lock`.
         self.lock = threading.Lock()
-        self._parts: dict[str, tuple[StoredPart, ...]] = {}
+        self._parts: dict[str, tuple[RegionPart, ...]] = {}
         self._removal_reasons: dict[str, str] = {}
         self._regions: Counter[Region] = Counter()
         # By the parts, which are compared by identity: a name may stand for other parts after `replace`.
-        self._encoded_streams: dict[tuple[StoredPart, ...], EncodedStream] = {}
+        self._encoded_streams: dict[tuple[RegionPart, ...], EncodedStream] = {}
 
     @property
     def names(self) -> list[str]:
@@ -54,14 +54,14 @@ class ServedDatasets:
                 "region_bytes": sum(region.size_bytes for region in self._regions),
             }
 
-    def add(self, name: str, parts: tuple[StoredPart, ...]) -> None:
+    def add(self, name: str, parts: tuple[RegionPart, ...]) -> None:
         """Add a data set. Raises `InvalidArgumentError` if the name exists."""
         with self.lock:
             if name in self._parts:
                 raise InvalidArgumentError(f"the server has a data set {name!r} already")
             self._set_parts(name, parts)
 
-    def replace(self, name: str, parts: tuple[StoredPart, ...], removal_reason: str | None = None) -> None:
+    def replace(self, name: str, parts: tuple[RegionPart, ...], removal_reason: str | None = None) -> None:
         """Replace the memory of a data set; without any parts, remove it. Raises `NotFoundError`."""
         with self.lock:
             if name not in self._parts:
@@ -79,7 +79,7 @@ class ServedDatasets:
             self._encoded_streams.clear()
             self._regions.clear()
 
-    def find_parts(self, ticket: str, peer: PeerIdentity | None = None) -> tuple[StoredPart, ...]:
+    def find_parts(self, ticket: str, peer: PeerIdentity | None = None) -> tuple[RegionPart, ...]:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
         name = ticket if self._signer is None else self._signer.verify(ticket, time.time())
         self._options.check_access(name, peer)
@@ -92,11 +92,11 @@ class ServedDatasets:
             part.region.check_backing_file()
         return parts
 
-    def find_encoded_stream(self, parts: Sequence[StoredPart]) -> EncodedStream | None:
+    def find_encoded_stream(self, parts: Sequence[RegionPart]) -> EncodedStream | None:
         """Return the messages of a small data set with these parts, if it is in sealed memory."""
         return self._encoded_streams.get(tuple(parts))
 
-    def is_sent_inline(self, parts: Sequence[StoredPart]) -> bool:
+    def is_sent_inline(self, parts: Sequence[RegionPart]) -> bool:
         """Whether sending bytes takes less than mapping regions and freeing addresses."""
         if any(part.region.is_on_device for part in parts):
             return False
@@ -109,7 +109,7 @@ class ServedDatasets:
         with self.lock:
             return region in self._regions
 
-    def _set_parts(self, name: str, parts: tuple[StoredPart, ...]) -> None:
+    def _set_parts(self, name: str, parts: tuple[RegionPart, ...]) -> None:
         previous = self._parts.pop(name, ())
         self._encoded_streams.pop(previous, None)
         if parts:
@@ -121,7 +121,7 @@ class ServedDatasets:
             if not self._regions[part.region]:
                 del self._regions[part.region]
 
-    def _cache_encoded_stream(self, parts: tuple[StoredPart, ...]) -> None:
+    def _cache_encoded_stream(self, parts: tuple[RegionPart, ...]) -> None:
         """Encode the messages of a small data set once, instead of for each request. Files may change meanwhile."""
         if not self.is_sent_inline(parts) or not all(part.region.is_sealed for part in parts):
             return

@@ -37,7 +37,7 @@ from bowstring.sharing.server.signals import catch_signals
 from bowstring.sharing.server.stats import ServerStats
 from bowstring.sharing.share import TableSource, to_regions
 from bowstring.sharing.signed_tickets import TicketSigner
-from bowstring.sharing.stored_parts import StoredPart, index_part
+from bowstring.sharing.stored_parts import RegionPart, index_part
 from bowstring.sharing.uris import create_server_uri, format_dataset_uri
 from bowstring.transports.base import (
     Channel,
@@ -204,7 +204,7 @@ class Server(Closable):
                 part.region.release_descriptor()
         return self.add_parts(name, *parts)
 
-    def add_parts(self, name: str, *parts: StoredPart) -> str:
+    def add_parts(self, name: str, *parts: RegionPart) -> str:
         """As `add`, for the parts of a data set.
 
         Raises `InvalidDataError` if their schemas differ.
@@ -214,7 +214,7 @@ class Server(Closable):
         self._datasets.add(name, parts)
         return self.issue_locations(name).uris[0]
 
-    def replace_parts(self, name: str, *parts: StoredPart) -> None:
+    def replace_parts(self, name: str, *parts: RegionPart) -> None:
         """Replace the memory of a data set. Raises `NotFoundError`."""
         self._datasets.replace(name, parts)
         self._loop.call_soon_threadsafe(self._clients.retire_removed_regions)
@@ -307,7 +307,7 @@ class Server(Closable):
             acceptor.close()
         self._clients.start_draining()
 
-    def find_parts(self, ticket: str, peer: PeerIdentity | None = None) -> tuple[StoredPart, ...]:
+    def find_parts(self, ticket: str, peer: PeerIdentity | None = None) -> tuple[RegionPart, ...]:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
         return self._datasets.find_parts(ticket, peer)
 

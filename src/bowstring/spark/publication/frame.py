@@ -198,6 +198,6 @@ def _current_agent_key(remote: RemoteOptions | None, spark: SparkSession) -> Age
         access = None
         if remote is not None:
             driver_host = spark.conf.get(_DRIVER_HOST_SETTING, None)
-            access = RemoteAccess.create(remote.host, driver_host, remote.bind_address, remote.tls)
-        agent_key = _agent_keys[owner, remote] = AgentKey.create(access=access)
+            access = RemoteAccess(remote.host, driver_host, remote.bind_address, remote.tls)
+        agent_key = _agent_keys[owner, remote] = AgentKey(access=access)
     return agent_key
