@@ -72,7 +72,7 @@ def check_agent_replies(data: bytes) -> bool:
             peer.shutdown(socket.SHUT_WR)
             calls: dict[str, Callable[[], object]] = {
                 "reserve": lambda: type(client.reserve(_MEMORY)[0]) is int,
-                "put": lambda: isinstance(client.put("d", (0, 1), region, rows=TABLE.num_rows).uris, tuple),
+                "put": lambda: isinstance(client.put("d", (0, 1), region, num_rows=TABLE.num_rows).uris, tuple),
                 "commit": lambda: all(type(partition) is int for partition in client.commit_attempts("d", {0: 1})),
                 "status": lambda: isinstance(client.status()["datasets"], dict),
                 "drop": lambda: not client.drop("d"),  # type: ignore[func-returns-value]

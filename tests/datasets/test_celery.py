@@ -1,4 +1,4 @@
-"""Results of Celery's workers, which is not among the packages of the tests: the recipe of docs/reference/sharing.md."""
+"""Results of Celery's workers, which the tests do not install: the recipe of docs/reference/sharing.md."""
 
 from __future__ import annotations
 

@@ -252,7 +252,7 @@ def change_messages(changes: Sequence[MessageChange]) -> None:
     remaining, submit = iter(changes), UcxChannel.submit
     delayed = weakref.WeakKeyDictionary[UcxChannel, tuple[bytes, int | None]]()
 
-    def submit_changed(channel: UcxChannel, parts: Sequence[Any], tag: int | None = None) -> int:
+    def submit_changed(channel: UcxChannel, parts: Sequence[Any], tag: int | None = None) -> None:
         if channel not in connections:
             change = next(remaining, None)
             count = 0 if change is None else change.index
@@ -264,7 +264,8 @@ def change_messages(changes: Sequence[MessageChange]) -> None:
             delayed[channel] = message, tag
         elif channel in delayed:
             messages.append(delayed.pop(channel))
-        return max([submit(channel, (content,), each_tag) for content, each_tag in messages], default=0)
+        for content, each_tag in messages:
+            submit(channel, (content,), each_tag)
 
     if changes:
         UcxChannel.submit = submit_changed  # type: ignore[method-assign, assignment]
