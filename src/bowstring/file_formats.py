@@ -41,6 +41,7 @@ from bowstring.datatypes.schema import Schema, SchemaLike, as_schema, import_sch
 from bowstring.errors import (
     BowstringError,
     ClosedError,
+    FormatMismatchError,
     InvalidArgumentError,
     InvalidDataError,
     LimitError,
@@ -106,6 +107,7 @@ _START_BYTES = 16
 _HEAD_BYTES = 1 << 16
 # Options of pyarrow for which there are others here.
 _OWN_CSV_OPTIONS = ("block_size", "use_threads", "column_types", "include_columns", "invalid_row_handler", "equals")
+_JSON_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*("|\}|$)|\[\s*(\{|\]|$))')
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _NOT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
 _NOTE = (
@@ -315,8 +317,8 @@ def choose_target_format(path: str, default: str | None = None) -> str:
 class TableSource(AbstractContextManager["TableSource"]):
     """A file in a format; a path is opened, a URL not yet.
 
-    Without a `format`, Arrow and Parquet are detected by content, CSV and JSON by the extension of the path or URL.
-    `name` is for errors. Rows that are skipped are added to `invalid_rows`.
+    Without a `format`, Arrow and Parquet are detected by content, CSV and JSON by the extension of the path or URL,
+    JSON also by content. `name` is for errors. Rows that are skipped are added to `invalid_rows`.
     """
 
     def __init__(
@@ -442,7 +444,7 @@ def _detect_format(first_bytes: bytes, default: str) -> str:
             return "parquet"
         if first_bytes.startswith((MAGIC, CONTINUATION)):
             return "arrow"
-    return default
+    return "json" if default == "arrow" and _JSON_START.match(first_bytes) else default
 
 
 # pyarrow
@@ -522,6 +524,10 @@ def _open_csv(
     lines = _read_head_lines(file.source, dialect.read)
     names, is_whole, start = dialect.read.column_names, options.block_bytes is None, file.tell()
     has_header = not (names or dialect.read.autogenerate_column_names)
+    if has_header and _JSON_START.match("".join(lines).encode()):
+        mismatch = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON")
+        mismatch.add_note("rename it to .json or .jsonl")
+        raise mismatch
     quote = dialect.parse.quote_char
     quoting: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
     rows = list(csv.reader(lines, delimiter=dialect.parse.delimiter, **quoting))

@@ -189,6 +189,18 @@ def test_invalid_csv_is_one_error_line_with_its_location(
     assert [path.name for path in tmp_path.iterdir()] == ["x.csv"]
 
 
+@pytest.mark.parametrize(
+    "text", ['[{"a": 1}, {"a": 2}]\n', '[\n  {"a": 1},\n  {"a": 2}\n]\n', "[]\n", '{"a": 1}\n{"a": 2}\n']
+)
+def test_json_in_a_csv_file_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    (tmp_path / "x.csv").write_text(text)
+    assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "x.arrow")]) == 1
+    assert "x.csv: expected CSV with a header of column names, found JSON (use --from" in capsys.readouterr().err
+    assert not (tmp_path / "x.arrow").exists()
+    assert main(["convert", str(tmp_path / "x.csv"), str(tmp_path / "x.arrow"), "--from", "json"]) == 0
+    assert read(tmp_path / "x.arrow").num_rows == text.count("{")
+
+
 def test_csv_values_that_look_like_json_are_text(tmp_path: Path) -> None:
     table = convert_text(tmp_path, '{"a": 1}\n[]\n', "--no-header", "--quote", "none", "--delimiter", ";")
     assert table.column("f0").to_pylist() == ['{"a": 1}', "[]"]

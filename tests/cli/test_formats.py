@@ -52,7 +52,7 @@ def test_diff_names_the_rows_that_differ_between_formats(
 
 @pytest.mark.parametrize(
     ("command", "name"),
-    [("cat", "t.arrow"), ("head", "t.arrows"), ("info", "t.parquet")],
+    [("cat", "t.arrow"), ("head", "t.arrows"), ("head", "t.parquet"), ("info", "t.json"), ("schema", "t.jsonl")],
 )
 def test_standard_input_is_detected_by_content(folder: Path, command: str, name: str) -> None:
     process = run_with_pipe(folder / name, command, "-")
@@ -75,14 +75,12 @@ def test_csv_may_begin_with_the_names_of_other_formats(tmp_path: Path, capsys: p
         assert output_of(capsys, "cat", "--format", "csv", tmp_path / "x.csv") == f"{header}\n1,2\n"
 
 
-@pytest.mark.parametrize("name", ["t.csv", "t.json", "t.jsonl"])
-def test_text_on_standard_input_needs_the_option_from(folder: Path, name: str) -> None:
-    process = run_with_pipe(folder / name, "head", "--from", name.removeprefix("t."))
+def test_csv_on_standard_input_needs_the_option_from(folder: Path) -> None:
+    process = run_with_pipe(folder / "t.csv", "head", "--from", "csv")
     assert (process.returncode, process.stderr) == (0, b"")
     assert b"text, with comma" in process.stdout
-    process = run_with_pipe(folder / name, "head")
+    process = run_with_pipe(folder / "t.csv", "head")
     assert process.returncode == 1
-    assert b"expected an Arrow file or stream, found text, perhaps " in process.stderr
     assert process.stderr.endswith(b"(use --from parquet, csv, json or jsonl for another format)\n")
 
 
