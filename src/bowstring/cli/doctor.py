@@ -23,7 +23,7 @@ from bowstring.cli.input_output import echo_json
 from bowstring.cli.options import json_option
 from bowstring.cli.terminal_tables import ColumnFit, print_table, terminal_width
 from bowstring.display.printable_text import format_size, to_printable
-from bowstring.errors import BowstringError, format_install_command
+from bowstring.errors import BowstringError, MissingExtraError, format_install_command
 from bowstring.memory.available_memory import read_memory_limits
 from bowstring.memory.device import load_cuda_driver
 from bowstring.memory.region import Region
@@ -164,9 +164,12 @@ def _check_java() -> Iterator[Check]:
 
 
 def _check_gpus() -> Iterator[Check]:
+    """The number of GPUs; a missing package has a line of its own."""
     try:
         count = load_cuda_driver().count_gpus()
         yield Check("GPUs", "ok" if count else "missing", str(count))
+    except MissingExtraError:
+        yield Check("GPUs", "missing", "unknown without the packages for CUDA")
     except BowstringError as problem:
         yield Check("GPUs", "missing", str(problem))
 
