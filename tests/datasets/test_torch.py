@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
+import pickle
 import random
 import signal
 import subprocess
@@ -25,7 +27,7 @@ torch = pytest.importorskip("torch", reason="requires PyTorch: pip install torch
 
 from torch.utils.data import DataLoader, DistributedSampler, Subset  # noqa: E402
 
-from bowstring.datasets.torch import EpochDataset, TableDataset, to_tensors  # noqa: E402
+from bowstring.datasets.torch import EpochDataset, TableDataset, TensorBatch, loader, to_tensors  # noqa: E402
 
 NUM_ROWS = 1000
 PART_ROWS = (300, 0, 450, 250)
@@ -323,6 +325,66 @@ def test_columns_become_tensors_or_lists() -> None:
     for column in ([1, None], bs.array([[1.0, None]], bs.list_(bs.float32(), 2))):
         with pytest.raises(InvalidDataError, match=r"column .n.: row [01]: found null: use fill_null"):
             to_tensors(bs.record_batch({"n": column}))
+
+
+def test_a_pickled_batch_has_one_tensor_for_small_columns_of_one_type_and_shape() -> None:
+    limit = 1 << 17
+    columns = {
+        "i": torch.tensor([1, 2], dtype=torch.int8),
+        "f": torch.tensor([1.5, -0.0], dtype=torch.bfloat16),
+        "text": ["a", None],
+        "j": torch.tensor([3, 4], dtype=torch.int8),
+        "v": torch.tensor([[1, 2], [3, 4]], dtype=torch.int8),
+        "e": torch.empty(0, dtype=torch.int8),
+        "strided": torch.arange(4, dtype=torch.int8)[::2],
+        "small": torch.zeros(limit, dtype=torch.uint8),
+        "limit": torch.ones(limit, dtype=torch.uint8),
+        "large": torch.ones(limit + 1, dtype=torch.uint8),
+        "larger": torch.zeros(limit + 1, dtype=torch.uint8),
+        "ragged": torch.nested.nested_tensor_from_jagged(torch.arange(3), torch.tensor([0, 1, 3])),
+        "csr": torch.eye(2).to_sparse_csr(),
+        "gradient": torch.ones(2, requires_grad=True),
+        "scalar": torch.tensor(5),
+    }
+    for batch in (TensorBatch(columns), copy.copy(TensorBatch(columns))):
+        received = pickle.loads(pickle.dumps(batch))
+        assert type(received) is TensorBatch
+        assert list(received) == list(columns)
+        for name, expected in columns.items():
+            found = received[name]
+            if not torch.is_tensor(expected):
+                assert found == expected
+                continue
+            assert (found.dtype, found.layout, found.requires_grad) == (
+                expected.dtype,
+                expected.layout,
+                expected.requires_grad,
+            )
+            values = (expected.values(), found.values()) if name in ("ragged", "csr") else (expected, found)
+            assert torch.equal(*values), name
+        assert torch.signbit(received["f"]).tolist() == [False, True]
+        names_by_storage: dict[int, list[str]] = {}
+        for name in ("i", "f", "j", "v", "strided", "small", "limit", "large", "larger", "scalar"):
+            names_by_storage.setdefault(received[name].untyped_storage().data_ptr(), []).append(name)
+        shared = [["i", "j", "strided"], ["f"], ["v"], ["small", "limit"], ["large"], ["larger"], ["scalar"]]
+        assert list(names_by_storage.values()) == shared
+    assert pickle.loads(pickle.dumps(TensorBatch())) == {}
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_many_columns_are_received_from_workers(num_workers: int) -> None:
+    rows = np.arange(1_000)
+    table = bs.table({f"c{index}": (rows + index).astype(("i4", "f4", "?")[index % 3]) for index in range(700)})
+    received = loader(table, 256, num_workers=num_workers)
+    for start, batch in zip(range(0, 1_000, 256), received, strict=True):
+        assert list(batch) == table.column_names
+        for name, tensor in batch.items():
+            assert np.array_equal(tensor.numpy(), table[name].to_numpy()[start : start + 256])
+            if tensor.dtype != torch.bool:
+                tensor.add_(1)
+        changed = np.arange(start, min(start + 256, 1_000), dtype="i4")
+        assert np.array_equal(batch["c0"].numpy(), changed + 1)
+        assert np.array_equal(batch["c3"].numpy(), changed + 4)
 
 
 def test_nulls_are_replaced_and_marked_on_request() -> None:
