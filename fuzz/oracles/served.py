@@ -63,7 +63,7 @@ def check_served(data: bytes) -> bool:
         connection = Connection(StreamURI("unix", "served", WANT_DATA, FREE_DATA), session)
         stream = Stream(connection, Ticket(("t",)))
         try:
-            connection.driver.start_request(stream.protocol, stream.protocol.request(b"t"))
+            connection.driver.start_request(stream.protocol, stream.requests)
             stream.read_schema()
             for batch in stream:
                 batch.validate(full=True)

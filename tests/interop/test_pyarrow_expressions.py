@@ -354,7 +354,7 @@ str(pc.scalar(1) + pc.field("a"))
 pc.CountOptions(mode="all")
 t.filter(pc.field("a") > 1)
 rb.filter(pc.field("a") > 1)
-t.group_by("b").aggregate([("a", "sum"), ([], "count_all")])
+t.group_by("b").aggregate([("a", "sum"), ([], "count_all")]).sort_by("b")
 t.group_by(["b"], use_threads=False).aggregate([("a", "count", pc.CountOptions(mode="all"))])
 t.join(t, "a", join_type="inner").sort_by("a")
 t.slice(0, 1).join_asof(t.slice(1, 1), "a", "b", 1, right_on="a", right_by="b").num_rows
@@ -626,7 +626,7 @@ t.to_pandas(self_destruct=False)
 t.to_batches(2)
 t.to_reader(2).read_all()
 t.equals(t, check_metadata=True)
-t.group_by("b").aggregate([("a", "sum"), ("a", "max")])
+t.group_by("b").aggregate([("a", "sum"), ("a", "max")]).sort_by("b")
 t.join(t, keys="a", right_suffix="_r").num_rows
 t.schema.names
 t.slice(length=2)
