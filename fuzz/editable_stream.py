@@ -52,9 +52,9 @@ class EditableMessage:
     def batch(self) -> TableNode | None:
         """The `RecordBatch` table of a record batch or of a dictionary batch."""
         header = self.header
-        if header is not None and header.spec == "DictionaryBatch":
+        if header is not None and header.definition == "DictionaryBatch":
             header = header.slots.get("data")
-        return header if isinstance(header, TableNode) and header.spec == "RecordBatch" else None
+        return header if isinstance(header, TableNode) and header.definition == "RecordBatch" else None
 
     def copy(self) -> EditableMessage:
         """A deep copy."""

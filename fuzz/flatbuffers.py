@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError
+from bowstring.flatbuf.definitions import ScalarSlot, String, StructSlot, SubTable, TableVector, UnionSlot, Vector
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.specs import ScalarSlot, String, StructSlot, SubTable, TableVector, UnionSlot, Vector
-from bowstring.flatbuf.tables import SPECS, read_root
+from bowstring.flatbuf.tables import DEFINITIONS, read_root
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
 UNIONS = {
-    (spec.name, name): (f"{name}_type", slot.type.members)
-    for spec in SPECS.values()
-    for name, slot in spec.slots.items()
+    (definition.name, name): (f"{name}_type", slot.type.members)
+    for definition in DEFINITIONS.values()
+    for name, slot in definition.slots.items()
     if isinstance(slot.type, UnionSlot)
 }
 """The union slots: for each, the slot with the type of its table, and the members of the union."""
@@ -29,9 +29,9 @@ _INTEGERS = {"b": 8, "B": 8, "h": 16, "i": 32, "q": 64}
 
 @dataclass(slots=True, eq=False)
 class TableNode:
-    """A table: the name of its specification and the slots that are present."""
+    """A table: the name of its definition and the slots that are present."""
 
-    spec: str
+    definition: str
     slots: dict[str, Any] = field(default_factory=dict)
 
     def nodes(self) -> Iterator[TableNode]:
@@ -46,7 +46,7 @@ class TableNode:
 
     def copy(self) -> TableNode:
         """A deep copy."""
-        return TableNode(self.spec, {name: _copy_value(value) for name, value in self.slots.items()})
+        return TableNode(self.definition, {name: _copy_value(value) for name, value in self.slots.items()})
 
 
 def _copy_value(value: Any) -> Any:
@@ -61,8 +61,8 @@ def parse_table(raw: bytes, name: str) -> TableNode:
 
 
 def _parse_table(table: FlatTable) -> TableNode:
-    node = TableNode(table.spec.name)
-    for name, slot in table.spec.slots.items():
+    node = TableNode(table.definition.name)
+    for name, slot in table.definition.slots.items():
         type_ = slot.type
         if not table.locate_slot(name):
             continue
@@ -88,17 +88,17 @@ def _parse_table(table: FlatTable) -> TableNode:
 
 def encode_table(node: TableNode) -> bytes:
     """The tree as a flatbuffer; numbers are truncated to the width of their slots."""
-    return build_flatbuffer(SPECS, node.spec, _record(node))
+    return build_flatbuffer(DEFINITIONS, node.definition, _record(node))
 
 
 def _record(node: TableNode) -> dict[str, Any]:
-    slots = SPECS[node.spec].slots
+    slots = DEFINITIONS[node.definition].slots
     return {name: _value(slots[name].type, value) for name, value in node.slots.items() if name in slots}
 
 
 def _value(type_: Any, value: Any) -> Any:
     if isinstance(value, TableNode):
-        return UnionValue(value.spec, _record(value))
+        return UnionValue(value.definition, _record(value))
     if isinstance(value, list):
         return [_record(child) for child in value]
     if isinstance(type_, StructSlot):

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
-from bowstring.flatbuf.specs import ScalarSlot, SubTable, TableVector, UnionSlot, Vector
-from bowstring.flatbuf.tables import SPECS, TYPES
+from bowstring.flatbuf.definitions import ScalarSlot, SubTable, TableVector, UnionSlot, Vector
+from bowstring.flatbuf.tables import DEFINITIONS, TYPES
 from fuzz.compressed_frames import compress, decompress
 from fuzz.editable_stream import EditableMessage, EditableStream
 from fuzz.flatbuffers import UNIONS, TableNode
@@ -62,7 +62,7 @@ def _slots(stream: EditableStream, *types: type) -> list[tuple[TableNode, str]]:
         for root in stream.roots()
         for node in root.nodes()
         for name in node.slots
-        if isinstance(SPECS[node.spec].slots[name].type, types)
+        if isinstance(DEFINITIONS[node.definition].slots[name].type, types)
     ]
 
 
@@ -76,7 +76,7 @@ def set_or_remove_number(rng: random.Random, stream: EditableStream) -> None:
     """Set a number of a table that may have its default, or remove it."""
     nodes = [node for root in stream.roots() for node in root.nodes()]
     node = rng.choice(nodes)
-    names = [name for name, slot in SPECS[node.spec].slots.items() if isinstance(slot.type, ScalarSlot)]
+    names = [name for name, slot in DEFINITIONS[node.definition].slots.items() if isinstance(slot.type, ScalarSlot)]
     if names:
         name = rng.choice(names)
         if rng.random() < 0.5:
@@ -139,7 +139,7 @@ def change_children(rng: random.Random, stream: EditableStream) -> None:
     elif pick == 2:
         children.append(children.pop(index))
     else:
-        candidates = [n for root in stream.roots() for n in root.nodes() if n.spec == children[index].spec]
+        candidates = [n for root in stream.roots() for n in root.nodes() if n.definition == children[index].definition]
         children[index] = rng.choice(candidates).copy()
 
 
@@ -150,13 +150,13 @@ def change_table(rng: random.Random, stream: EditableStream) -> None:
         del node.slots[name]
         return
     table = node.slots[name]
-    candidates = [n for root in stream.roots() for n in root.nodes() if n.spec == table.spec]
+    candidates = [n for root in stream.roots() for n in root.nodes() if n.definition == table.definition]
     node.slots[name] = rng.choice(candidates).copy()
 
 
 def change_type(rng: random.Random, stream: EditableStream) -> None:
     """Change the type of a field or a tensor; its parameters may be invalid."""
-    nodes = [n for root in stream.roots() for n in root.nodes() if (n.spec, "type") in UNIONS]
+    nodes = [n for root in stream.roots() for n in root.nodes() if (n.definition, "type") in UNIONS]
     if nodes:
         node = rng.choice(nodes)
         set_type(rng, node, rng.randrange(1, len(TYPES)))
@@ -165,7 +165,7 @@ def change_type(rng: random.Random, stream: EditableStream) -> None:
 def set_type(rng: random.Random, node: TableNode, type_id: int) -> None:
     """Set the type of the field `node`."""
     type_node = TableNode(TYPES[type_id])
-    for name, slot in SPECS[type_node.spec].slots.items():
+    for name, slot in DEFINITIONS[type_node.definition].slots.items():
         if isinstance(slot.type, ScalarSlot) and rng.random() < 0.9:
             type_node.slots[name] = rng.choice((0, 1, 2, 3, 8, 16, 32, 64, 128, 256))
     node.slots["type_type"], node.slots["type"] = type_id, type_node
@@ -173,7 +173,7 @@ def set_type(rng: random.Random, node: TableNode, type_id: int) -> None:
 
 def wrap_field(rng: random.Random, stream: EditableStream) -> None:
     """Wrap a field in a list, struct, union, map or run-end encoded field, or encode it with a dictionary."""
-    fields = [n for root in stream.roots() for n in root.nodes() if n.spec == "Field"]
+    fields = [n for root in stream.roots() for n in root.nodes() if n.definition == "Field"]
     if not fields:
         return
     field = rng.choice(fields)
@@ -196,7 +196,9 @@ def wrap_field(rng: random.Random, stream: EditableStream) -> None:
 
 def name_extension(rng: random.Random, stream: EditableStream) -> None:
     """Give a field an extension type with any parameters."""
-    fields = [n for root in stream.roots() for n in root.nodes() if n.spec in ("Field", "Schema", "Footer", "Message")]
+    fields = [
+        n for root in stream.roots() for n in root.nodes() if n.definition in ("Field", "Schema", "Footer", "Message")
+    ]
     pairs = [(NAME_KEY, rng.choice(EXTENSIONS)), (METADATA_KEY, rng.choice(PARAMETERS))]
     rng.shuffle(pairs)
     if rng.random() < 0.2:
@@ -287,7 +289,7 @@ def change_message_order(rng: random.Random, stream: EditableStream) -> None:
         messages.insert(rng.randrange(len(messages)), messages.pop(index))
     else:
         headers = [
-            message.header for message in messages if message.header and message.header.spec == "DictionaryBatch"
+            message.header for message in messages if message.header and message.header.definition == "DictionaryBatch"
         ]
         if headers:
             rng.choice(headers).slots[rng.choice(("isDelta", "id"))] = rng.randrange(2)

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from bowstring import errors
+from bowstring.flatbuf.definitions import ScalarSlot, String, StructSlot, TableDefinition, TableVector, Vector
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable
-from bowstring.flatbuf.specs import ScalarSlot, String, StructSlot, TableSpec, TableVector, Vector
-from bowstring.flatbuf.tables import BUFFER, SPECS
+from bowstring.flatbuf.tables import BUFFER, DEFINITIONS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 
 PAIR = np.dtype([("a", "<i8"), ("b", "<i4"), ("pad", "<i4")])
 TREE = {
-    "Tree": TableSpec(
+    "Tree": TableDefinition(
         "Tree",
         flag=ScalarSlot("?", False),
         small=ScalarSlot("h", -1),
@@ -56,7 +56,7 @@ TREES = st.recursive(
 
 
 def is_equal(table: FlatTable, record: dict[str, Any]) -> bool:
-    for name, slot in table.spec.slots.items():
+    for name, slot in table.definition.slots.items():
         actual = table[name]
         expected: Any = record.get(name, slot.type.default)
         if name == "children":
@@ -165,7 +165,7 @@ def test_the_verifier_of_another_library_accepts_written_tables() -> None:
         for i in range(9)
     ]
     record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": fields})}
-    data = build_flatbuffer(SPECS, "Message", record)
+    data = build_flatbuffer(DEFINITIONS, "Message", record)
     framed = b"\xff\xff\xff\xff" + struct.pack("<i", len(data)) + data
     schema = pa.ipc.read_schema(pa.py_buffer(framed))
     assert schema == pa.schema([pa.field(f"f{i}", pa.int16(), bool(i % 2)) for i in range(9)])

@@ -28,7 +28,7 @@ from bowstring.errors import (
     NotFoundError,
     TruncatedError,
 )
-from bowstring.flatbuf.tables import SPECS
+from bowstring.flatbuf.tables import DEFINITIONS
 from bowstring.flatbuf.writer import build_flatbuffer
 from bowstring.inspection import header_inspection
 from bowstring.inspection.report import Inspection
@@ -438,7 +438,7 @@ def test_a_footer_that_lists_one_batch_a_million_times_is_rejected() -> None:
     with bowstring.open_file(raw) as reader:
         blocks = np.repeat(reader.blocks, 1_000_000)
         schema, _ = create_schema_record(reader.schema)
-    footer = build_flatbuffer(SPECS, "Footer", {"version": 4, "schema": schema, "recordBatches": blocks})
+    footer = build_flatbuffer(DEFINITIONS, "Footer", {"version": 4, "schema": schema, "recordBatches": blocks})
     begun = time.process_time()
     with pytest.raises(InvalidDataError, match="they overlap"):
         bowstring.inspection.inspect(raw[:-10] + footer + len(footer).to_bytes(4, "little") + b"ARROW1")

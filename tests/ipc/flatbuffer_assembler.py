@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from bowstring.flatbuf.specs import ScalarSlot
-from bowstring.flatbuf.tables import SPECS, TYPES
+from bowstring.flatbuf.definitions import ScalarSlot
+from bowstring.flatbuf.tables import DEFINITIONS, TYPES
 from bowstring.ipc.message import frame_message
 
 
@@ -23,10 +23,11 @@ class FlatbufferAssembler:
         self._labels: dict[str, int] = {}
         self._references: list[tuple[int, int, str]] = [(0, 1, "root")]
 
-    def table(self, label: str, spec: str, **slots: Any) -> None:
+    def table(self, label: str, definition: str, **slots: Any) -> None:
         """Add a table: scalar slots take numbers, the others take labels."""
         numbers = {
-            SPECS[spec].slots[name].index: (SPECS[spec].slots[name].type, value) for name, value in slots.items()
+            DEFINITIONS[definition].slots[name].index: (DEFINITIONS[definition].slots[name].type, value)
+            for name, value in slots.items()
         }
         count = max(numbers, default=-1) + 1
         offsets = {number: 8 + 8 * at for at, number in enumerate(numbers)}

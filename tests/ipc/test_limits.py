@@ -18,7 +18,7 @@ import pytest
 import bowstring as bs
 from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.errors import LimitError
-from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, TYPES
+from bowstring.flatbuf.tables import BUFFER, DEFINITIONS, FIELD_NODE, HEADERS, TYPES
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 from bowstring.ipc import schema_cache
 from bowstring.ipc.message import END_OF_STREAM, frame_message
@@ -38,7 +38,7 @@ def message(kind: str, record: dict[str, Any], body: bytes = b"", body_bytes: in
         "header": UnionValue(kind, record),
         "bodyLength": declared_bytes,
     }
-    return frame_message(build_flatbuffer(SPECS, "Message", header)) + body
+    return frame_message(build_flatbuffer(DEFINITIONS, "Message", header)) + body
 
 
 def field(type_: str, *children: dict[str, Any], pairs: Any = None, **parameters: Any) -> dict[str, Any]:

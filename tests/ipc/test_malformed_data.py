@@ -11,7 +11,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.flatbuf.tables import SPECS
+from bowstring.flatbuf.tables import DEFINITIONS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 from bowstring.ipc.message import CONTINUATION, frame_message
 from tests.ipc import samples
@@ -72,7 +72,7 @@ def test_extreme_numbers_give_a_bowstring_error_or_valid_data(format_: str) -> N
 
 def schema_message(fields: list[dict[str, Any]]) -> bytes:
     record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": fields})}
-    return frame_message(build_flatbuffer(SPECS, "Message", record))
+    return frame_message(build_flatbuffer(DEFINITIONS, "Message", record))
 
 
 def nested_field(depth: int) -> dict[str, Any]:
@@ -161,4 +161,4 @@ def test_a_schema_message_with_a_body_is_rejected() -> None:
         "bodyLength": 8,
     }
     with pytest.raises(errors.InvalidDataError, match="schema message without a body, found a body of 8 bytes"):
-        bs.open_stream(frame_message(build_flatbuffer(SPECS, "Message", record)) + bytes(8))
+        bs.open_stream(frame_message(build_flatbuffer(DEFINITIONS, "Message", record)) + bytes(8))

@@ -13,7 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.errors import BowstringError, InvalidDataError, LimitError, TruncatedError
-from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES
+from bowstring.flatbuf.tables import DEFINITIONS, HEADERS, SPARSE_INDEXES, TYPES
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 from bowstring.ipc.message import frame_message
 from tests.peak_memory import peak_bytes, reset_peak
@@ -34,7 +34,7 @@ def message(kind: str, record: dict[str, Any], body: bytes = BODY, body_bytes: i
         "header": UnionValue(kind, typed),
         "bodyLength": len(body) if body_bytes is None else body_bytes,
     }
-    return frame_message(build_flatbuffer(SPECS, "Message", outer)) + body
+    return frame_message(build_flatbuffer(DEFINITIONS, "Message", outer)) + body
 
 
 def sparse_message(kind: str, index: dict[str, Any], **record: Any) -> bytes:

@@ -55,7 +55,7 @@ def metadata_of(message: bytes) -> dict[str, Any]:
     assert index is not None
     slots: dict[str, Any] = {"values": table["non_zero_length"]}
     slots["shape"] = [(dim["size"], dim["name"] or "") for dim in table["shape"]]
-    for name in index.spec.slots:
+    for name in index.definition.slots:
         value = index[name]
         if name.endswith("Type"):
             slots[name] = value["bitWidth"], value["is_signed"]

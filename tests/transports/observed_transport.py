@@ -83,7 +83,7 @@ class ObservedTransport(Transport):
         wrapper = _ObservedChannel(channel, self._observer, next(self._connection_indices), self.is_stepwise)
         uri = f"{self.scheme}:{address}" if self._uri_of is None else self._uri_of(address)
         with call_on_error(channel.close):
-            wrapper.observer.report(direction, ObservedEventKind.CONNECTION, text=uri)
+            wrapper.observer.notify(direction, ObservedEventKind.CONNECTION, text=uri)
         return wrapper
 
 
@@ -194,7 +194,7 @@ class _ObservedChannel(Channel):
     def close(self) -> None:
         try:
             if not self.is_closed:
-                self.observer.report(EventDirection.SENT, ObservedEventKind.CLOSE)
+                self.observer.notify(EventDirection.SENT, ObservedEventKind.CLOSE)
         finally:
             self.channel.close()
 

@@ -1,7 +1,7 @@
 """Read the tables of a flatbuffer («Serialization and Interprocess Communication»); `bowstring.flatbuf.writer` writes
 them.
 
-`FlatTable` reads a table from untrusted bytes as its `TableSpec` describes it: each offset is checked when it is
+`FlatTable` reads a table from untrusted bytes as its `TableDefinition` describes it: each offset is checked when it is
 followed, and work is bounded by the size of the flatbuffer.
 
 The format in short: a table begins with a signed distance back to its vtable. The vtable contains its own size, the
@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
-from bowstring.flatbuf.specs import (
+from bowstring.flatbuf.definitions import (
     ScalarSlot,
     Slot,
     String,
     StructSlot,
     SubTable,
-    TableSpec,
+    TableDefinition,
     TableVector,
     UnionSlot,
     Vector,
@@ -43,14 +43,16 @@ class Flatbuffer:
     than valid data. Raises `TruncatedError` if the bytes are too few.
     """
 
-    __slots__ = ("location", "max_tables", "raw", "size", "specs", "tables_left", "text_left")
+    __slots__ = ("definitions", "location", "max_tables", "raw", "size", "tables_left", "text_left")
 
-    def __init__(self, raw: bytes, specs: Mapping[str, TableSpec], location: str, max_tables: int = 1_000_000) -> None:
+    def __init__(
+        self, raw: bytes, definitions: Mapping[str, TableDefinition], location: str, max_tables: int = 1_000_000
+    ) -> None:
         self.raw = raw
         self.size = len(raw)
         if self.size < 8:
             raise TruncatedError(f"{location}: {self.size} bytes are too few for a flatbuffer")
-        self.specs = specs
+        self.definitions = definitions
         self.location = location
         self.max_tables = max_tables
         # Tables that share no bytes take at least 4 each. Offsets may share one, and then this many visits are left.
@@ -60,7 +62,7 @@ class Flatbuffer:
         self.text_left = 4 * self.size
 
     def get_root_table(self, name: str) -> FlatTable:
-        """Return the root table, as specification `name`."""
+        """Return the root table, with the definition `name`."""
         return FlatTable(self, name, 0, name)
 
     def invalid_data_error(self, problem: str, position: int) -> InvalidDataError:
@@ -97,18 +99,17 @@ class Flatbuffer:
 
 
 class FlatTable:
-    """One table of a flatbuffer, with the specification `spec_name`, to which the offset at `offset_position` points;
-    `table["name"]` reads a slot. `path` names the offset in errors.
+    """One table of a flatbuffer, with the definition `definition_name`; the offset at `offset_position` points to it.
 
-    All slots are located when the table is visited; strings, vectors and tables that they refer to are checked when
-    they are read.
+    `table["name"]` reads a slot. `path` names the offset in errors. All slots are located when the table is visited;
+    strings, vectors and tables that they refer to are checked when they are read.
     """
 
-    __slots__ = ("_slot_positions", "flatbuffer", "position", "size", "spec", "vtable", "vtable_size")
+    __slots__ = ("_slot_positions", "definition", "flatbuffer", "position", "size", "vtable", "vtable_size")
 
-    def __init__(self, flatbuffer: Flatbuffer, spec_name: str, offset_position: int, path: str) -> None:
+    def __init__(self, flatbuffer: Flatbuffer, definition_name: str, offset_position: int, path: str) -> None:
         self.flatbuffer = flatbuffer
-        self.spec = spec = flatbuffer.specs[spec_name]
+        self.definition = definition = flatbuffer.definitions[definition_name]
         self.position = position = flatbuffer.follow_offset(offset_position, path)
         if flatbuffer.tables_left < 1:
             flatbuffer.check_table_limit(1)
@@ -117,34 +118,34 @@ class FlatTable:
         raw, end = flatbuffer.raw, flatbuffer.size
         self.vtable = vtable = position - _I32.unpack_from(raw, position)[0]
         if not 0 <= vtable <= end - 4:
-            raise flatbuffer.invalid_data_error(f"the vtable of {spec.name} is at {vtable}", position)
+            raise flatbuffer.invalid_data_error(f"the vtable of {definition.name} is at {vtable}", position)
         self.vtable_size, self.size = vtable_size, size = _VTABLE.unpack_from(raw, vtable)
         is_vtable_whole = vtable_size >= 4 and vtable_size % 2 == 0 and vtable + vtable_size <= end
         if not is_vtable_whole or size < 4 or position + size > end:
             raise flatbuffer.invalid_data_error(
-                f"{spec.name} has {size} bytes, its vtable at {vtable} has {vtable_size}", position
+                f"{definition.name} has {size} bytes, its vtable at {vtable} has {vtable_size}", position
             )
-        # A vtable may be shorter than the specification, as writers omit trailing slots that are absent, or longer, as
+        # A vtable may be shorter than the definition, as writers omit trailing slots that are absent, or longer, as
         # the format may grow.
-        slot_count = min(len(spec.slots), vtable_size // 2 - 2)
+        slot_count = min(len(definition.slots), vtable_size // 2 - 2)
         positions: dict[str, int] = {}
         self._slot_positions = positions
         for offset, (name, inline_bytes) in zip(
-            spec.vtable_entries[slot_count].unpack_from(raw, vtable + 4), spec.inline_bytes, strict=False
+            definition.vtable_entries[slot_count].unpack_from(raw, vtable + 4), definition.inline_bytes, strict=False
         ):
             if offset:
                 # The first 4 bytes of a table are the distance to its vtable.
                 if offset < 4 or offset + inline_bytes > size:
                     raise flatbuffer.invalid_data_error(
-                        f"{spec.name}.{name} is at byte {offset} of a table of {size}", position
+                        f"{definition.name}.{name} is at byte {offset} of a table of {size}", position
                     )
                 positions[name] = position + offset
-        for name in spec.required:
+        for name in definition.required:
             if name not in positions:
-                raise flatbuffer.invalid_data_error(f"{spec.name}.{name} is required but absent", position)
+                raise flatbuffer.invalid_data_error(f"{definition.name}.{name} is required but absent", position)
 
     def __getitem__(self, name: str) -> Any:
-        slot, flatbuffer = self.spec.slots[name], self.flatbuffer
+        slot, flatbuffer = self.definition.slots[name], self.flatbuffer
         type_, position = slot.type, self._slot_positions.get(name)
         if position is None:
             return type_.default
@@ -155,7 +156,7 @@ class FlatTable:
         if isinstance(type_, StructSlot):
             return np.frombuffer(flatbuffer.raw, type_.dtype, 1, position)[0]
         if isinstance(type_, SubTable):
-            return FlatTable(flatbuffer, type_.spec, position, slot.path)
+            return FlatTable(flatbuffer, type_.definition, position, slot.path)
         if isinstance(type_, UnionSlot):
             index: int = self[f"{name}_type"]
             if index >= len(type_.members):
@@ -170,7 +171,7 @@ class FlatTable:
             return np.frombuffer(flatbuffer.raw, type_.dtype, length, start)
         if length > flatbuffer.tables_left:
             flatbuffer.check_table_limit(length)
-        return [FlatTable(flatbuffer, type_.spec, start + 4 * index, slot.path) for index in range(length)]
+        return [FlatTable(flatbuffer, type_.definition, start + 4 * index, slot.path) for index in range(length)]
 
     def locate_slot(self, name: str) -> int:
         """Return the position of a slot in the flatbuffer, 0 if absent."""
@@ -181,16 +182,16 @@ class FlatTable:
 
         A number or a struct counts as one element.
         """
-        slot, position = self.spec.slots[name], self._slot_positions.get(name, 0)
+        slot, position = self.definition.slots[name], self._slot_positions.get(name, 0)
         if position and isinstance(slot.type, String | Vector | TableVector):
             return self.flatbuffer.locate_vector(position, slot.type.item_bytes, slot.path)
         return position, int(position > 0)
 
     def get_element_table(self, name: str, index: int) -> FlatTable:
         """Return one table of a vector of tables; `index` must be less than its length."""
-        slot = self.spec.slots[name]
+        slot = self.definition.slots[name]
         assert isinstance(slot.type, TableVector)
-        return FlatTable(self.flatbuffer, slot.type.spec, self.locate_elements(name)[0] + 4 * index, slot.path)
+        return FlatTable(self.flatbuffer, slot.type.definition, self.locate_elements(name)[0] + 4 * index, slot.path)
 
     def _read_string(self, slot: Slot, position: int, is_utf8: bool) -> str | bytes:
         flatbuffer = self.flatbuffer

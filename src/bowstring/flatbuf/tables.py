@@ -8,8 +8,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from bowstring.flatbuf.definitions import (
+    ScalarSlot,
+    String,
+    StructSlot,
+    SubTable,
+    TableDefinition,
+    TableVector,
+    UnionSlot,
+    Vector,
+)
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable
-from bowstring.flatbuf.specs import ScalarSlot, String, StructSlot, SubTable, TableSpec, TableVector, UnionSlot, Vector
 
 FIELD_NODE = np.dtype([("length", "<i8"), ("null_count", "<i8")])
 BUFFER = np.dtype([("offset", "<i8"), ("length", "<i8")])
@@ -31,45 +40,45 @@ _INTS, _LONGS, _BUFFERS = Vector(np.dtype("<i4")), Vector(np.dtype("<i8")), Vect
 _BUFFER = StructSlot(BUFFER)
 _KEY_VALUES = TableVector("KeyValue")
 
-_TYPE_SPECS = (
-    TableSpec("Null"),
-    TableSpec("Int", bitWidth=_INT, is_signed=_BOOL),
-    TableSpec("FloatingPoint", precision=_SHORT),
-    TableSpec("Binary"),
-    TableSpec("Utf8"),
-    TableSpec("Bool"),
-    TableSpec("Decimal", precision=_INT, scale=_INT, bitWidth=ScalarSlot("i", 128)),
-    TableSpec("Date", unit=ScalarSlot("h", 1)),
-    TableSpec("Time", unit=ScalarSlot("h", 1), bitWidth=ScalarSlot("i", 32)),
-    TableSpec("Timestamp", unit=_SHORT, timezone=_STRING),
-    TableSpec("Interval", unit=_SHORT),
-    TableSpec("List"),
-    TableSpec("Struct_"),
-    TableSpec("Union", mode=_SHORT, typeIds=_INTS),
-    TableSpec("FixedSizeBinary", byteWidth=_INT),
-    TableSpec("FixedSizeList", listSize=_INT),
-    TableSpec("Map", keysSorted=_BOOL),
-    TableSpec("Duration", unit=ScalarSlot("h", 1)),
-    TableSpec("LargeBinary"),
-    TableSpec("LargeUtf8"),
-    TableSpec("LargeList"),
-    TableSpec("RunEndEncoded"),
-    TableSpec("BinaryView"),
-    TableSpec("Utf8View"),
-    TableSpec("ListView"),
-    TableSpec("LargeListView"),
+_TYPE_DEFINITIONS = (
+    TableDefinition("Null"),
+    TableDefinition("Int", bitWidth=_INT, is_signed=_BOOL),
+    TableDefinition("FloatingPoint", precision=_SHORT),
+    TableDefinition("Binary"),
+    TableDefinition("Utf8"),
+    TableDefinition("Bool"),
+    TableDefinition("Decimal", precision=_INT, scale=_INT, bitWidth=ScalarSlot("i", 128)),
+    TableDefinition("Date", unit=ScalarSlot("h", 1)),
+    TableDefinition("Time", unit=ScalarSlot("h", 1), bitWidth=ScalarSlot("i", 32)),
+    TableDefinition("Timestamp", unit=_SHORT, timezone=_STRING),
+    TableDefinition("Interval", unit=_SHORT),
+    TableDefinition("List"),
+    TableDefinition("Struct_"),
+    TableDefinition("Union", mode=_SHORT, typeIds=_INTS),
+    TableDefinition("FixedSizeBinary", byteWidth=_INT),
+    TableDefinition("FixedSizeList", listSize=_INT),
+    TableDefinition("Map", keysSorted=_BOOL),
+    TableDefinition("Duration", unit=ScalarSlot("h", 1)),
+    TableDefinition("LargeBinary"),
+    TableDefinition("LargeUtf8"),
+    TableDefinition("LargeList"),
+    TableDefinition("RunEndEncoded"),
+    TableDefinition("BinaryView"),
+    TableDefinition("Utf8View"),
+    TableDefinition("ListView"),
+    TableDefinition("LargeListView"),
 )
-TYPES = ("NONE", *(spec.name for spec in _TYPE_SPECS))
+TYPES = ("NONE", *(definition.name for definition in _TYPE_DEFINITIONS))
 """The members of the union Type, in order."""
 
 _TYPE = UnionSlot(TYPES)
 
-_SPECS = (
+_DEFINITIONS = (
     # Schema.fbs
-    *_TYPE_SPECS,
-    TableSpec("KeyValue", key=_BYTES, value=_BYTES),
-    TableSpec("DictionaryEncoding", id=_LONG, indexType=SubTable("Int"), isOrdered=_BOOL, dictionaryKind=_SHORT),
-    TableSpec(
+    *_TYPE_DEFINITIONS,
+    TableDefinition("KeyValue", key=_BYTES, value=_BYTES),
+    TableDefinition("DictionaryEncoding", id=_LONG, indexType=SubTable("Int"), isOrdered=_BOOL, dictionaryKind=_SHORT),
+    TableDefinition(
         "Field",
         name=_STRING,
         nullable=_BOOL,
@@ -79,10 +88,12 @@ _SPECS = (
         children=TableVector("Field"),
         custom_metadata=_KEY_VALUES,
     ),
-    TableSpec("Schema", endianness=_SHORT, fields=TableVector("Field"), custom_metadata=_KEY_VALUES, features=_LONGS),
+    TableDefinition(
+        "Schema", endianness=_SHORT, fields=TableVector("Field"), custom_metadata=_KEY_VALUES, features=_LONGS
+    ),
     # Message.fbs
-    TableSpec("BodyCompression", codec=_BYTE, method=_BYTE),
-    TableSpec(
+    TableDefinition("BodyCompression", codec=_BYTE, method=_BYTE),
+    TableDefinition(
         "RecordBatch",
         length=_LONG,
         nodes=Vector(FIELD_NODE),
@@ -90,8 +101,8 @@ _SPECS = (
         compression=SubTable("BodyCompression"),
         variadicBufferCounts=_LONGS,
     ),
-    TableSpec("DictionaryBatch", id=_LONG, data=SubTable("RecordBatch"), isDelta=_BOOL),
-    TableSpec(
+    TableDefinition("DictionaryBatch", id=_LONG, data=SubTable("RecordBatch"), isDelta=_BOOL),
+    TableDefinition(
         "Message",
         version=_SHORT,
         header_type=_UBYTE,
@@ -100,8 +111,8 @@ _SPECS = (
         custom_metadata=_KEY_VALUES,
     ),
     # Tensor.fbs
-    TableSpec("TensorDim", size=_LONG, name=_STRING),
-    TableSpec(
+    TableDefinition("TensorDim", size=_LONG, name=_STRING),
+    TableDefinition(
         "Tensor",
         required=("type", "shape", "data"),
         type_type=_UBYTE,
@@ -111,7 +122,7 @@ _SPECS = (
         data=_BUFFER,
     ),
     # SparseTensor.fbs
-    TableSpec(
+    TableDefinition(
         "SparseTensorIndexCOO",
         required=("indicesType", "indicesBuffer"),
         indicesType=SubTable("Int"),
@@ -119,7 +130,7 @@ _SPECS = (
         indicesBuffer=_BUFFER,
         isCanonical=_BOOL,
     ),
-    TableSpec(
+    TableDefinition(
         "SparseMatrixIndexCSX",
         required=("indptrType", "indptrBuffer", "indicesType", "indicesBuffer"),
         compressedAxis=_SHORT,
@@ -128,7 +139,7 @@ _SPECS = (
         indicesType=SubTable("Int"),
         indicesBuffer=_BUFFER,
     ),
-    TableSpec(
+    TableDefinition(
         "SparseTensorIndexCSF",
         required=("indptrType", "indptrBuffers", "indicesType", "indicesBuffers", "axisOrder"),
         indptrType=SubTable("Int"),
@@ -137,7 +148,7 @@ _SPECS = (
         indicesBuffers=_BUFFERS,
         axisOrder=_INTS,
     ),
-    TableSpec(
+    TableDefinition(
         "SparseTensor",
         required=("type", "shape", "sparseIndex", "data"),
         type_type=_UBYTE,
@@ -149,7 +160,7 @@ _SPECS = (
         data=_BUFFER,
     ),
     # File.fbs
-    TableSpec(
+    TableDefinition(
         "Footer",
         version=_SHORT,
         schema=SubTable("Schema"),
@@ -159,14 +170,14 @@ _SPECS = (
     ),
 )
 
-SPECS = {spec.name: spec for spec in _SPECS}
-"""The specification of every table, by name."""
+DEFINITIONS = {definition.name: definition for definition in _DEFINITIONS}
+"""The definition of every table, by name."""
 
 
 def read_root(name: str, flatbuffer: bytes, location: str, max_tables: int = 1_000_000) -> FlatTable:
-    """Return the root table of a flatbuffer of Arrow metadata, as specification `name`.
+    """Return the root table of a flatbuffer of Arrow metadata, with the definition `name`.
 
     `location` names the bytes in errors; `max_tables` is the limit of `Flatbuffer`. Nothing is copied. Raises
     `TruncatedError` or another `InvalidDataError` if the root is not a table.
     """
-    return FlatTable(Flatbuffer(flatbuffer, SPECS, location, max_tables), name, 0, name)
+    return FlatTable(Flatbuffer(flatbuffer, DEFINITIONS, location, max_tables), name, 0, name)

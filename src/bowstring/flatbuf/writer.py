@@ -1,6 +1,6 @@
 """Write flatbuffers from plain records («Serialization and Interprocess Communication»), front to back.
 
-A record maps slot names to values; `TableSpec`s define their positions.
+A record maps slot names to values; `TableDefinition`s define their positions.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from bowstring.flatbuf.specs import (
+from bowstring.flatbuf.definitions import (
     ScalarSlot,
     SlotType,
     String,
     StructSlot,
     SubTable,
-    TableSpec,
+    TableDefinition,
     TableVector,
     UnionSlot,
     Vector,
@@ -33,60 +33,63 @@ Record: TypeAlias = Mapping[str, Any]
 
 
 class UnionValue:
-    """A table to write whose spec the slot does not determine: a union's."""
+    """A table to write whose definition its slot does not determine: a union's."""
 
-    __slots__ = ("record", "spec")
+    __slots__ = ("definition", "record")
 
-    def __init__(self, spec: str, record: Record) -> None:
-        self.spec = spec
+    def __init__(self, definition: str, record: Record) -> None:
+        self.definition = definition
         self.record = record
 
 
 class SerializedSubTable:
     """A serialized table that can be copied into several flatbuffers; `serialize_subtable` returns it."""
 
-    __slots__ = ("raw", "root", "spec")
+    __slots__ = ("definition", "raw", "root")
 
-    def __init__(self, spec: str, raw: bytes, root: int) -> None:
-        self.spec = spec
+    def __init__(self, definition: str, raw: bytes, root: int) -> None:
+        self.definition = definition
         self.raw = raw
         self.root = root
 
 
-def serialize_subtable(specs: Mapping[str, TableSpec], name: str, record: Record) -> SerializedSubTable:
-    """Serialize the table `record` of spec `name`, for the records of other tables; values as in `build_flatbuffer`."""
-    builder = _Builder(specs)
-    root = builder.write_table(specs[name], record)
+def serialize_subtable(definitions: Mapping[str, TableDefinition], name: str, record: Record) -> SerializedSubTable:
+    """Serialize the table `record` with the definition `name`, for the records of other tables.
+
+    The values are as in `build_flatbuffer`.
+    """
+    builder = _Builder(definitions)
+    root = builder.write_table(definitions[name], record)
     return SerializedSubTable(name, bytes(builder.out), root)
 
 
-def build_flatbuffer(specs: Mapping[str, TableSpec], name: str, record: Record) -> bytes:
-    """The flatbuffer with the root table `record` of spec `name`; its length is a multiple of 8.
+def build_flatbuffer(definitions: Mapping[str, TableDefinition], name: str, record: Record) -> bytes:
+    """The flatbuffer with the root table `record` with the definition `name`; its length is a multiple of 8.
 
     Values: numbers, strings or bytes, records for tables (`UnionValue` for unions), lists of records, and NumPy arrays
     or lists for vectors of structs. None is an absent slot.
     """
-    builder = _Builder(specs)
+    builder = _Builder(definitions)
     builder.out += bytes(4)
-    builder.patch_offset(0, builder.write_table(specs[name], record))
+    builder.patch_offset(0, builder.write_table(definitions[name], record))
     builder.pad_to(8, 0)
     return bytes(builder.out)
 
 
 @dataclass(frozen=True, slots=True)
 class _TableLayout:
-    """The layout of tables of one spec with the same slots present: each slot's name, type and offset; vtable; size."""
+    """The layout of tables of one definition with the same slots: their names, types and offsets; vtable; size."""
 
     slots: tuple[tuple[str, SlotType, int], ...]
     vtable: bytes
     size_bytes: int
 
 
-def _create_table_layout(spec: TableSpec, slot_names: tuple[str, ...]) -> _TableLayout:
-    unknown = set(slot_names) - spec.slots.keys()
-    assert not unknown, f"{spec.name} has no slots {unknown}"
+def _create_table_layout(definition: TableDefinition, slot_names: tuple[str, ...]) -> _TableLayout:
+    unknown = set(slot_names) - definition.slots.keys()
+    assert not unknown, f"{definition.name} has no slots {unknown}"
     # The table begins 4 bytes before a multiple of 8; the widest slots are first, so that each is aligned.
-    named_slots = [(name, spec.slots[name]) for name in slot_names]
+    named_slots = [(name, definition.slots[name]) for name in slot_names]
     named_slots.sort(key=lambda named_slot: (-named_slot[1].type.inline_bytes, named_slot[1].index))
     offsets, slots, size = {}, [], 4
     for name, slot in named_slots:
@@ -103,8 +106,8 @@ def _create_table_layout(spec: TableSpec, slot_names: tuple[str, ...]) -> _Table
 class _Builder:
     """Writes the target of an offset after the offset, because distances only go forward."""
 
-    def __init__(self, specs: Mapping[str, TableSpec]) -> None:
-        self.specs = specs
+    def __init__(self, definitions: Mapping[str, TableDefinition]) -> None:
+        self.definitions = definitions
         self.out = bytearray()
         self.vtables: dict[bytes, int] = {}
         # By the names of the slots that are present: the tables of a schema have a handful of layouts.
@@ -117,13 +120,13 @@ class _Builder:
     def patch_offset(self, at: int, target: int) -> None:
         _U32.pack_into(self.out, at, target - at)
 
-    def write_table(self, spec: TableSpec, record: Record, slot: int = 0) -> int:
+    def write_table(self, definition: TableDefinition, record: Record, slot: int = 0) -> int:
         """Write a table, the target of the offset at `slot`; return its position."""
         slot_names = tuple([name for name, value in record.items() if value is not None])
-        key = (spec.name, *slot_names)
+        key = (definition.name, *slot_names)
         layout = self.layouts.get(key)
         if layout is None:
-            layout = self.layouts[key] = _create_table_layout(spec, slot_names)
+            layout = self.layouts[key] = _create_table_layout(definition, slot_names)
         position = self._begin_table(layout.vtable, layout.size_bytes, slot)
         for name, type_, offset in layout.slots:
             at, value = position + offset, record[name]
@@ -156,16 +159,16 @@ class _Builder:
         if isinstance(type_, Vector):
             return self._write_vector(np.asarray(value, type_.dtype))
         if isinstance(type_, TableVector):
-            return self._write_table_vector(self.specs[type_.spec], value)
+            return self._write_table_vector(self.definitions[type_.definition], value)
         if isinstance(value, UnionValue):
-            return self.write_table(self.specs[value.spec], value.record, slot)
+            return self.write_table(self.definitions[value.definition], value.record, slot)
         if isinstance(value, SerializedSubTable):
             self.pad_to(8, 0)  # its alignment counts from its first byte
             position = len(self.out) + value.root
             self.out += value.raw
             return position
         assert isinstance(type_, SubTable), "a union's value is a UnionValue or a SerializedSubTable"
-        return self.write_table(self.specs[type_.spec], value, slot)
+        return self.write_table(self.definitions[type_.definition], value, slot)
 
     def _write_string(self, text_bytes: bytes) -> int:
         self.pad_to(4, 0)
@@ -179,12 +182,12 @@ class _Builder:
         self.out += _U32.pack(len(items)) + items.tobytes()
         return position
 
-    def _write_table_vector(self, spec: TableSpec, records: Sequence[Record]) -> int:
+    def _write_table_vector(self, definition: TableDefinition, records: Sequence[Record]) -> int:
         self.pad_to(4, 0)
         position = len(self.out)
         # The offsets are known only when the tables have been written.
         self.out += _U32.pack(len(records)) + bytes(4 * len(records))
         for index, record in enumerate(records):
             at = position + 4 + 4 * index
-            self.patch_offset(at, self.write_table(spec, record, at))
+            self.patch_offset(at, self.write_table(definition, record, at))
         return position

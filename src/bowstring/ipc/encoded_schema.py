@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.datatypes.schema import Schema
-from bowstring.flatbuf.tables import SPECS
+from bowstring.flatbuf.tables import DEFINITIONS
 from bowstring.flatbuf.writer import SerializedSubTable, serialize_subtable
 from bowstring.ipc.dictionaries.tracker import can_share_dictionaries
 from bowstring.ipc.metadata.header import SCHEMA
@@ -58,7 +58,7 @@ def encode_schema(
         record, ipc_schema = create_schema_record(schema, dictionary_ids)
         record |= properties
         layouts = [layout_of(field.type) for field in schema.fields]
-        table = serialize_subtable(SPECS, SCHEMA, record)
+        table = serialize_subtable(DEFINITIONS, SCHEMA, record)
         encoder = FlatColumnsEncoder.for_layouts(layouts)
         encoded = EncodedSchema(schema, table, ipc_schema, layouts, encoder, can_share_dictionaries(ipc_schema))
         if len(_cache) >= _MAX_CACHED:

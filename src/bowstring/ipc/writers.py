@@ -15,7 +15,7 @@ from bowstring.arrays.table import Table, as_table, unify_batch_dictionaries
 from bowstring.datatypes.field import Metadata, MetadataLike, as_metadata
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, format_count
-from bowstring.flatbuf.tables import BLOCK, SPECS
+from bowstring.flatbuf.tables import BLOCK, DEFINITIONS
 from bowstring.flatbuf.writer import SerializedSubTable, build_flatbuffer
 from bowstring.io.sinks import ObjectStoreSink, PathSink, Sink
 from bowstring.ipc.file_statistics import StatisticsCollector, replace_statistics
@@ -43,7 +43,7 @@ def encode_footer_and_trailer(
     `schema` is the `Schema` table; `blocks` are the blocks of dictionary batches and record batches by kind.
     """
     footer = build_flatbuffer(
-        SPECS,
+        DEFINITIONS,
         "Footer",
         {
             "version": version,

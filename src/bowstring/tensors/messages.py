@@ -18,7 +18,7 @@ from bowstring.errors import (
     add_location,
 )
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.tables import HEADERS, SPARSE_INDEXES, SPECS, TYPES, VERSIONS, read_root
+from bowstring.flatbuf.tables import DEFINITIONS, HEADERS, SPARSE_INDEXES, TYPES, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, UnionValue, build_flatbuffer
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.message import MessageLocation, format_location
@@ -151,7 +151,7 @@ def _read_sparse(table: FlatTable, body: Buffer) -> SparseTensor:
     index = table["sparseIndex"]
     if index is None:
         raise InvalidDataError("a SparseTensor has no sparse index")
-    tensor_class, index_fields = _INDEX_READERS[index.spec.name](index, body, shape, count)
+    tensor_class, index_fields = _INDEX_READERS[index.definition.name](index, body, shape, count)
     tensor: SparseTensor = tensor_class(type_, shape, values, names, *index_fields)
     tensor.validate()
     return tensor
@@ -253,7 +253,7 @@ def encode_tensor(tensor: AnyTensor, alignment: int) -> EncodedTensor:
         "header": UnionValue(kind, record),
         "bodyLength": body.size,
     }
-    return EncodedTensor(build_flatbuffer(SPECS, "Message", message), body.buffers, body.size)
+    return EncodedTensor(build_flatbuffer(DEFINITIONS, "Message", message), body.buffers, body.size)
 
 
 class _TensorBody:
@@ -283,7 +283,7 @@ def _create_common_fields(tensor: AnyTensor) -> dict[str, Any]:
         raise UnsupportedTypeError(f"tensor messages do not support {tensor.type}")
     names = tensor.dim_names or (None,) * tensor.ndim
     return {
-        "type_type": TYPES.index(type_record.spec),
+        "type_type": TYPES.index(type_record.definition),
         "type": type_record,
         "shape": [{"size": size, "name": name} for size, name in zip(tensor.shape, names, strict=True)],
     }

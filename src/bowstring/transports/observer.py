@@ -98,7 +98,7 @@ class ConnectionObserver:
         self._connection = connection
         self._num_events: Counter[tuple[EventDirection, ObservedEventKind]] = Counter()
 
-    def report(self, direction: EventDirection, kind: ObservedEventKind, **fields: Any) -> None:
+    def notify(self, direction: EventDirection, kind: ObservedEventKind, **fields: Any) -> None:
         """Pass an event, with these fields of an `ObservedEvent`, to the observer. Raises its errors."""
         index = self._num_events[direction, kind]
         self._num_events[direction, kind] += 1
@@ -108,7 +108,7 @@ class ConnectionObserver:
         """Report a message that is going to be submitted."""
         # Before it is submitted: an observer that fails, or ends the process, has seen all that may have left it.
         length_bytes = sum(map(_length_bytes, parts))
-        self.report(
+        self.notify(
             EventDirection.SENT, ObservedEventKind.MESSAGE, tag=tag, length_bytes=length_bytes, parts=tuple(parts)
         )
 
@@ -117,22 +117,22 @@ class ConnectionObserver:
         parts = () if region.is_on_device else (FileRange(region, 0, region.size_bytes),)
         text = "memory of a device" if region.is_on_device else "sealed memory" if region.is_sealed else "file"
         size_bytes = region.size_bytes
-        self.report(
+        self.notify(
             direction, ObservedEventKind.REGION, address=address, length_bytes=size_bytes, parts=parts, text=text
         )
 
     def report_retirement(self, direction: EventDirection, address: int) -> None:
         """Report the retirement of a region."""
-        self.report(direction, ObservedEventKind.RETIREMENT, address=address)
+        self.notify(direction, ObservedEventKind.RETIREMENT, address=address)
 
     def report_event(self, event: Event) -> None:
         """Report an event of the channel, before it is processed."""
         direction = EventDirection.RECEIVED
         if isinstance(event, MessageReceived):
             parts, length_bytes = (event.data,), _length_bytes(event.data)
-            self.report(direction, ObservedEventKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=parts)
+            self.notify(direction, ObservedEventKind.MESSAGE, tag=event.tag, length_bytes=length_bytes, parts=parts)
         elif isinstance(event, MessageOffered):
-            self.report(direction, ObservedEventKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
+            self.notify(direction, ObservedEventKind.OFFER, tag=event.tag, length_bytes=event.length_bytes)
         elif isinstance(event, RemoteMemoryUpdated):
             if isinstance(event.update, RegionUpdate):
                 address = encode_region_address(event.update.index, 0)
@@ -144,7 +144,7 @@ class ConnectionObserver:
             text = f"{type(event.error).__name__}: {event.error}"
             for lost_direction, flag in ((EventDirection.RECEIVED, RECEIVE), (EventDirection.SENT, SEND)):
                 if event.directions & flag:
-                    self.report(lost_direction, ObservedEventKind.LOSS, text=text)
+                    self.notify(lost_direction, ObservedEventKind.LOSS, text=text)
 
 
 def _view(part: Any) -> memoryview:

@@ -302,7 +302,7 @@ class Session(Closable):
         self._released_leases.clear()
         for role, channel in self.channels.items():
             if not channel.is_closed and role in self._observers:
-                self._observers[role].report(EventDirection.SENT, ObservedEventKind.CLOSE)
+                self._observers[role].notify(EventDirection.SENT, ObservedEventKind.CLOSE)
             channel.close()
         if self.options.total_limits is not None:
             self.options.total_limits.update_and_wake_next(self, OutstandingAmounts(), None)
@@ -349,7 +349,7 @@ class Session(Closable):
                 else:
                     self.memory.apply_update(event.update)
             elif isinstance(event, DirectionEnded):
-                self._record_ended_direction(role, event)
+                self._end_direction(role, event)
         # Credit is returned when the core has the messages, not when the caller takes the events: the drivers do not
         # step while events wait, which is what slows a peer down.
         if num_messages:
@@ -366,7 +366,7 @@ class Session(Closable):
             assert self.memory is not None
             self.memory.apply_update(self._retirements.popleft())
 
-    def _record_ended_direction(self, role: ConnectionRole, event: DirectionEnded) -> None:
+    def _end_direction(self, role: ConnectionRole, event: DirectionEnded) -> None:
         """Send no more, because a direction ended. A peer may have sent all before it ended: that arrives first."""
         if event.directions & RECEIVE:
             self._lost_channels[role] = event.error
@@ -400,7 +400,7 @@ class Session(Closable):
                     if isinstance(event, DirectionEnded):
                         if role in self._observers:
                             self._observers[role].report_event(event)
-                        self._record_ended_direction(role, event)
+                        self._end_direction(role, event)
                         self._check_lost()
                 sent_bytes += channel.bytes_sent
             if not had_stream or not self._can_submit():

@@ -201,9 +201,9 @@ def test_a_dictionary_that_contains_itself_is_an_error(convert: Any, id_: int, i
         stream.footer.slots["schema"] = stream.footer.slots["schema"].copy()
     headers = [message.header for message in stream.messages if message.header is not None]
     for node in (node for root in (*headers, *filter(None, [stream.footer])) for node in root.nodes()):
-        if node.spec in ("DictionaryEncoding", "DictionaryBatch"):
+        if node.definition in ("DictionaryEncoding", "DictionaryBatch"):
             node.slots["id"] = id_
-        if node.spec == "DictionaryBatch" and node is not headers[1]:
+        if node.definition == "DictionaryBatch" and node is not headers[1]:
             node.slots["isDelta"] = is_delta
     data = stream.encode()
     message = f"dictionary {id_} is of type list<item: dictionary<.*>> and of type string"

@@ -12,7 +12,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
-from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS
+from bowstring.flatbuf.tables import BUFFER, DEFINITIONS, FIELD_NODE, HEADERS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 from bowstring.ipc.codecs import CODECS, create_compressor
 from bowstring.ipc.encoded_schema import encode_schema
@@ -48,7 +48,7 @@ def compressed_stream(codec: str, field: str | None, codec_name: bytes | None, v
         "custom_metadata": [{"key": key, "value": value} for key, value in pairs],
     }
     out = frame_message(build_schema_message(encode_schema(BATCH.schema, write_options).table, version), 0)
-    out += frame_message(build_flatbuffer(SPECS, "Message", message), len(out), 64)
+    out += frame_message(build_flatbuffer(DEFINITIONS, "Message", message), len(out), 64)
     return out + b"".join(bytes(memoryview(part)) for part in body.parts) + END_OF_STREAM
 
 

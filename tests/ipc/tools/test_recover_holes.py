@@ -41,8 +41,8 @@ def edit(raw: bytes, change: Callable[[EditableStream], object]) -> bytes:
     return stream.encode()
 
 
-def find_tables(root: TableNode, spec: str) -> list[TableNode]:
-    return [node for node in root.nodes() if node.spec == spec]
+def find_tables(root: TableNode, definition: str) -> list[TableNode]:
+    return [node for node in root.nodes() if node.definition == definition]
 
 
 # Files

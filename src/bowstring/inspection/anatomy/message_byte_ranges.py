@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from bowstring.errors import InvalidDataError
+from bowstring.flatbuf.definitions import ScalarSlot, String, StructSlot, SubTable, TableVector, UnionSlot
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.specs import ScalarSlot, String, StructSlot, SubTable, TableVector, UnionSlot
 from bowstring.flatbuf.tables import read_root
 from bowstring.inspection.anatomy.model import ByteRangeKind, ByteRanges
 from bowstring.ipc.message import MAX_ALIGNMENT_BYTES
@@ -77,7 +77,7 @@ def _iter_value_ends(root: FlatTable) -> Iterator[int]:
         table = tables.pop()
         yield table.vtable + table.vtable_size
         yield table.position + table.size
-        for name, slot in table.spec.slots.items():
+        for name, slot in table.definition.slots.items():
             if isinstance(slot.type, ScalarSlot | StructSlot) or not table.locate_slot(name):
                 continue
             if isinstance(slot.type, SubTable | UnionSlot):

@@ -133,7 +133,7 @@ def create_field_record(
     record = {
         "name": field.name,
         "nullable": field.nullable,
-        "type_type": TYPES.index(type_table.spec),
+        "type_type": TYPES.index(type_table.definition),
         "type": type_table,
         "dictionary": encoding,
         "children": [r for r, _ in children],

@@ -17,9 +17,9 @@ import numpy.typing as npt
 from bowstring.datatypes.field import DataType
 from bowstring.datatypes.type_specs import TYPE_SPECS
 from bowstring.errors import InvalidDataError
+from bowstring.flatbuf.definitions import String, TableVector
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable
-from bowstring.flatbuf.specs import String, TableVector
-from bowstring.flatbuf.tables import SPECS, TYPES
+from bowstring.flatbuf.tables import DEFINITIONS, TYPES
 from bowstring.layouts.registry import layout_of
 
 HeaderEntryCounts = npt.NDArray[np.int64]
@@ -168,7 +168,7 @@ class FieldTables:
 
     def _locate_slot(self, name: str) -> _IntArray:
         """Return the position of a slot in each table, 0 if absent."""
-        slot, (positions, sizes, vtables, vtable_sizes) = SPECS["Field"].slots[name], self._tables
+        slot, (positions, sizes, vtables, vtable_sizes) = DEFINITIONS["Field"].slots[name], self._tables
         entry = 4 + 2 * slot.index
         has_entry = entry < vtable_sizes
         offsets = np.where(has_entry, self._read_integers(np.where(has_entry, vtables + entry, 0), _U16), 0)
@@ -177,7 +177,7 @@ class FieldTables:
 
     def _locate_elements(self, name: str) -> tuple[_IntArray, _IntArray]:
         """Return the first element of the string or vector of a slot, and the length, 0 if absent."""
-        type_ = SPECS["Field"].slots[name].type
+        type_ = DEFINITIONS["Field"].slots[name].type
         assert isinstance(type_, String | TableVector)
         targets = self._follow_offsets(self._locate_slot(name))
         lengths = np.where(targets > 0, self._read_integers(targets, _U32), 0)

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, UnsupportedError
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.tables import BUFFER, FIELD_NODE, HEADERS, SPECS, VERSIONS, read_root
+from bowstring.flatbuf.tables import BUFFER, DEFINITIONS, FIELD_NODE, HEADERS, VERSIONS, read_root
 from bowstring.flatbuf.writer import Record, SerializedSubTable, UnionValue, build_flatbuffer
 from bowstring.ipc.codecs import CODECS, CodecName
 from bowstring.ipc.limits import ReadLimits
@@ -275,7 +275,7 @@ def find_order_error(
 
 
 def _read_template(root: FlatTable, inner: FlatTable, raw: MetadataBytes, flatbuffer_offset: int) -> HeaderTemplate:
-    kind = inner.spec.name
+    kind = inner.definition.name
     batch = inner["data"] if kind == DICTIONARY_BATCH else inner
     if batch is None:
         raise InvalidDataError(f"{root.flatbuffer.location}: a dictionary batch without data")
@@ -349,7 +349,7 @@ def _remove_codec(pairs: Metadata) -> Metadata:
 
 def build_schema_message(schema: SerializedSubTable, version: int = V5) -> bytes:
     """Return the flatbuffer of a schema message."""
-    return build_flatbuffer(SPECS, "Message", _create_message_record(SCHEMA, schema, version, ()))
+    return build_flatbuffer(DEFINITIONS, "Message", _create_message_record(SCHEMA, schema, version, ()))
 
 
 def _create_message_record(kind: str, header: UnionValue | SerializedSubTable, version: int, pairs: Metadata) -> Record:
@@ -432,7 +432,7 @@ class BatchHeaderBuilder:
             if self._codec is not None:
                 pairs = (*pairs, (V4_COMPRESSION_KEY, self._codec.upper().encode()))
         raw = build_flatbuffer(
-            SPECS, "Message", _create_message_record(kind, UnionValue(kind, record), self._version, pairs)
+            DEFINITIONS, "Message", _create_message_record(kind, UnionValue(kind, record), self._version, pairs)
         )
         root = read_root("Message", raw, "header")
         return bytearray(raw), _read_template(root, root["header"], raw, 0)

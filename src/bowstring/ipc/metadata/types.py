@@ -33,7 +33,7 @@ def read_type(field: FlatTable, children: Sequence[Field]) -> DataType:
     table = field["type"]
     if table is None:
         raise InvalidDataError(f"{field.flatbuffer.location}: a field has no type")
-    type_spec, values = TYPE_SPECS_BY_NAME[table.spec.name], []
+    type_spec, values = TYPE_SPECS_BY_NAME[table.definition.name], []
     for parameter in type_spec.parameters:
         value, value_type = table[parameter.name], parameter.value_type
         if isinstance(value_type, Enumeration):

@@ -11,7 +11,7 @@ from typing import Any
 
 from bowstring.datatypes.field import Metadata
 from bowstring.flatbuf.reader import FlatTable
-from bowstring.flatbuf.tables import SPECS, read_root
+from bowstring.flatbuf.tables import DEFINITIONS, read_root
 from bowstring.flatbuf.writer import SerializedSubTable, UnionValue, serialize_subtable
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.sinks import Sink
@@ -40,25 +40,25 @@ def copy_schema_table(table: FlatTable) -> SerializedSubTable:
 
     The schema has been read before, so its depth is bounded. Raises `InvalidDataError` for malformed bytes.
     """
-    return serialize_subtable(SPECS, table.spec.name, _table_to_record(table))
+    return serialize_subtable(DEFINITIONS, table.definition.name, _table_to_record(table))
 
 
 def _table_to_record(table: FlatTable) -> dict[str, Any]:
     record: dict[str, Any] = {}
-    for name in table.spec.slots:
+    for name in table.definition.slots:
         if not table.locate_slot(name):
             continue
         value = table[name]
         if isinstance(value, FlatTable):
-            record[name] = UnionValue(value.spec.name, _table_to_record(value))
+            record[name] = UnionValue(value.definition.name, _table_to_record(value))
         elif isinstance(value, list):
             record[name] = [_table_to_record(child) for child in value]
         else:
             record[name] = value
-    if isinstance(type_ := record.get("type"), UnionValue) and type_.spec == "Map":
+    if isinstance(type_ := record.get("type"), UnionValue) and type_.definition == "Map":
         (entries,) = record["children"]
         entries["nullable"] = entries["children"][0]["nullable"] = False
-    if table.spec.name == "DictionaryEncoding":
+    if table.definition.name == "DictionaryEncoding":
         record.setdefault("indexType", {"bitWidth": 32, "is_signed": True})
     return record
 

@@ -112,7 +112,7 @@ class Recorder(Closable):
         """Record a new connection to the server of `uri`, dialed (sent) or accepted (received); return its observer."""
         parameters = tuple((key, value) for key, value in uri.parameters if key not in ("ticket", "bodies"))
         observer = ConnectionObserver(self.write_event, next(self._connection_indices))
-        observer.report(direction, ObservedEventKind.CONNECTION, text=str(replace(uri, parameters=parameters)))
+        observer.notify(direction, ObservedEventKind.CONNECTION, text=str(replace(uri, parameters=parameters)))
         return observer
 
     def write_event(self, event: ObservedEvent) -> None:

@@ -1,6 +1,6 @@
-"""Specifications of flatbuffer tables as data: the slots of a table, and the type and default of each.
+"""Definitions of flatbuffer tables as data: the slots of a table, and the type and default of each.
 
-The reader and the writer walk these specifications; `bowstring.flatbuf.tables` has Arrow's. A type's `default` is the
+The reader and the writer walk these definitions; `bowstring.flatbuf.tables` has Arrow's. A type's `default` is the
 value of an absent slot. `inline_bytes` is the size of a value in the table: the size of the value itself for scalars
 and structs, 4 for an offset to anything else. `item_bytes` is the size of an element of a string or vector.
 """
@@ -69,18 +69,18 @@ class Vector:
 
 @dataclass(frozen=True, slots=True)
 class SubTable:
-    """A table, by the name of its specification."""
+    """A table, by the name of its definition."""
 
-    spec: str
+    definition: str
     default: ClassVar[None] = None
     inline_bytes: ClassVar[int] = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TableVector:
-    """A vector of tables, by the name of their specification."""
+    """A vector of tables, by the name of their definition."""
 
-    spec: str
+    definition: str
     default: ClassVar[tuple[()]] = ()
     inline_bytes: ClassVar[int] = 4
     item_bytes: ClassVar[int] = 4
@@ -88,7 +88,7 @@ class TableVector:
 
 @dataclass(frozen=True, slots=True)
 class UnionSlot:
-    """A table of one of several specifications.
+    """A table of one of several definitions.
 
     The preceding slot, called like this one with `_type` appended, has the index into `members`.
     """
@@ -110,7 +110,7 @@ class Slot:
     type: SlotType
 
 
-class TableSpec:
+class TableDefinition:
     """The slots of one table by name, in the order of their indices; those in `required` must be present."""
 
     __slots__ = ("inline_bytes", "name", "required", "slots", "vtable_entries")
@@ -128,4 +128,4 @@ class TableSpec:
         """The offsets of the first 0, 1, … slots in a vtable."""
 
     def __repr__(self) -> str:
-        return f"TableSpec({self.name})"
+        return f"TableDefinition({self.name})"
