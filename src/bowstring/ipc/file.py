@@ -111,7 +111,8 @@ class FileMessages:
             raise self._block_error(block, kind, index)
         raw = self.source.read_lazily(block[0], block[1])
         # A template includes the prefix of a header that was read before.
-        header = self.headers.read_with_template(raw) or self._parse_header(raw, block, kind, index)
+        location = KIND_LABELS[kind], index
+        header = self.headers.read_with_template(raw, location) or self._parse_header(raw, block, kind, index)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
             actual_kind = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(

@@ -202,7 +202,7 @@ class RemoteFileMessages(FileMessages):
                 vector = flatbuffer_offset + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
                 if vector + _VECTOR_LENGTH.size > preview_bytes and at:
                     _VECTOR_LENGTH.pack_into(draft, vector, count)
-            self.headers.parse(bytes(draft), flatbuffer_offset, "header")
+            self.headers.parse(bytes(draft), flatbuffer_offset, ("header",))
         except InvalidDataError:
             return
 
