@@ -168,6 +168,18 @@ def test_a_batch_with_a_negative_number_of_rows_is_named(format_: str, index: in
         list(OPENERS[format_](stream.encode()))
 
 
+@pytest.mark.parametrize(("column", "buffer"), [("int", 1), ("text", 1), ("text", 2)])
+@pytest.mark.parametrize(("slot", "number"), [("offset", -8), ("offset", 1 << 40), ("length", -1), ("length", 1 << 62)])
+def test_a_buffer_outside_the_body_is_named_with_its_column(column: str, buffer: int, slot: str, number: int) -> None:
+    stream = parse_stream(samples.as_file(samples.batch(column)))
+    assert stream is not None
+    header = stream.messages[1].header
+    assert header is not None
+    header.slots["buffers"][slot][buffer] = number
+    with pytest.raises(errors.InvalidDataError, match=f"record batch 0, column '{column}': buffers .* in a body of"):
+        bs.open_file(stream.encode()).get_batch(0).column(0)
+
+
 def test_a_schema_message_with_a_body_is_rejected() -> None:
     record = {
         "version": 4,
