@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import subprocess
@@ -127,6 +128,12 @@ def test_a_header_of_csv_may_be_longer_than_its_head(tmp_path: Path) -> None:
     assert bs.read_table(tmp_path / "t.csv", columns=["column_9999"]).to_pydict() == {"column_9999": ["007"]}
 
 
+def test_values_of_csv_may_be_longer_than_pythons_own_reader_permits(tmp_path: Path) -> None:
+    text = "x" * (csv.field_size_limit() + 1)
+    (tmp_path / "t.csv").write_text(f'n,text\n1,"{text}"\n2,short\n')
+    assert bs.read_table(tmp_path / "t.csv").to_pydict() == {"n": [1, 2], "text": [text, "short"]}
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [("t.csv", b"a,b\n1\n"), ("t.jsonl", b'{"a": 1}\n{"a": "x"}\n'), ("t.parquet", b"PAR1 and no more")],
@@ -182,8 +189,17 @@ def test_read_table_passes_the_options_of_csv_to_pyarrow(tmp_path: Path) -> None
     assert table.to_pydict() == {"city": ["Köln"], "n": [None], "day": [datetime(2026, 12, 24)]}
     with pytest.raises(InvalidArgumentError, match="CSV has no option 'delimeter'; did you mean 'delimiter'"):
         bs.read_table(path, delimeter=";")
-    with pytest.raises(InvalidArgumentError, match="options of CSV: "):
-        bs.read_table(path, delimiter=";;")
+    invalid_options: list[dict[str, Any]] = [
+        {"delimiter": ";;"},
+        {"delimiter": "\n"},
+        {"skip_rows": -1},
+        {"encoding": "latin-0"},
+        {"encoding": "base64"},
+        {"encoding": "idna"},
+    ]
+    for options in invalid_options:
+        with pytest.raises(InvalidArgumentError, match="options of CSV: "):
+            bs.read_table(path, **options)
     bs.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(InvalidArgumentError, match="delimiter is for CSV, not for parquet"):
         bs.read_table(tmp_path / "x.parquet", delimiter=";")

@@ -528,9 +528,7 @@ def _open_csv(
         mismatch = FormatMismatchError(f"{name}: expected CSV with a header of column names, found JSON")
         mismatch.add_note("rename it to .json or .jsonl")
         raise mismatch
-    quote = dialect.parse.quote_char
-    quoting: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
-    rows = list(csv.reader(lines, delimiter=dialect.parse.delimiter, **quoting))
+    rows = _parse_head_rows(lines, dialect.parse)
     first = rows[0] if rows else []
     header = names or (first if has_header else [f"f{index}" for index in range(len(first))])
     for column in (*options.columns, *options.column_types):
@@ -589,6 +587,16 @@ def _read_head_lines(source: StreamSource | MemorySource, read_options: Any) -> 
         size *= 2
 
 
+def _parse_head_rows(lines: Iterable[str], parse_options: Any) -> list[list[str]]:
+    """Return the rows of lines of CSV, up to the first that Python's reader rejects, as for a value beyond 128 KiB."""
+    quote, rows = parse_options.quote_char, list[list[str]]()
+    quoting: dict[str, Any] = {"quotechar": quote} if quote else {"quoting": csv.QUOTE_NONE}
+    with suppress(csv.Error):
+        for row in csv.reader(lines, delimiter=parse_options.delimiter, **quoting):
+            rows.append(row)  # one by one: those before an error are kept
+    return rows
+
+
 def _text_if_binary(field: Any, options: SourceOptions) -> Any:
     """Return the type of a field of pyarrow, which infers binary for text that is not valid UTF-8."""
     pa = import_pyarrow()
@@ -627,7 +635,10 @@ class _CsvDialect:
         try:
             dialect = cls(pc.ReadOptions(**read), pc.ParseOptions(**parse), convert)
             dialect.create_convert_options({})
-        except (TypeError, ValueError) as error:
+            dialect.read.validate()
+            dialect.parse.validate()
+            b"name".decode(dialect.read.encoding, "ignore")
+        except (LookupError, TypeError, ValueError) as error:
             raise InvalidArgumentError(f"options of CSV: {error}") from None
         return dialect
 

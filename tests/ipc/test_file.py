@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from bowstring.layouts.registry import layout_of
 from bowstring.memory.buffer import Buffer, Memory
 from fuzz.editable_stream import parse_stream
 from fuzz.flatbuffers import TableNode
+from tests.ipc.remote_stores import CountingFile
 from tests.ipc.samples import as_file, batch
 from tests.unfinished_files import find_unfinished
 
@@ -30,6 +32,26 @@ def test_batches_are_read_in_any_order() -> None:
     assert reader.read_all().num_rows == 6
     with pytest.raises(errors.NotFoundError, match="batch 3"):
         reader.get_batch(3)
+
+
+@pytest.mark.parametrize("open_source", [bytes, CountingFile])
+@pytest.mark.parametrize("num_batches", [0, 2])
+def test_an_index_of_no_batch_is_an_error_in_memory_and_by_ranges(
+    open_source: Callable[[bytes], Any], num_batches: int
+) -> None:
+    sink = io.BytesIO()
+    with bs.new_file(sink, batch().schema) as writer:
+        writer.write_table(bs.Table.from_batches([batch()] * num_batches, batch().schema))
+    reader = bs.open_file(open_source(sink.getvalue()))
+    assert [part.num_rows for part in reader.iter_batches(range(-num_batches, num_batches))] == [3, 3] * num_batches
+    reads: list[Callable[[Any], Any]] = [reader.get_batch, lambda index: list(reader.iter_batches([index]))]
+    for read in reads:
+        for index in (num_batches, 9, -num_batches - 1):
+            with pytest.raises(errors.NotFoundError, match=f"record batch {index} is out of range"):
+                read(index)
+        for invalid_index in ("a", None, 0.5):
+            with pytest.raises(errors.InvalidArgumentError, match="expected the index of a record batch"):
+                read(invalid_index)
 
 
 def test_a_column_is_read_through_all_batches() -> None:

@@ -376,6 +376,16 @@ def test_a_follower_reports_a_replaced_file(followed: tuple[Path, bs.ipc.StreamR
             next(reader)
 
 
+def test_a_follower_waits_for_a_file_whose_path_looks_like_a_secret(tmp_path: Path) -> None:
+    path = tmp_path / "a:b@c.arrows"  # errors contain a:…@c.arrows
+    with bs.new_stream(path, _SCHEMA) as writer:
+        writer.write(_create_batch(3))
+        with bs.open_stream(path, follow=True, timeout_s=0.2) as reader:
+            assert next(reader).num_rows == 3
+            with pytest.raises(DeadlineError, match=r"/a:…@c\.arrows: the file has not grown"):
+                next(reader)
+
+
 def test_a_follower_reports_a_removed_file(followed: tuple[Path, bs.ipc.StreamReader]) -> None:
     path, reader = followed
     path.unlink()

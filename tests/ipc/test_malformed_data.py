@@ -14,6 +14,7 @@ from bowstring import errors
 from bowstring.flatbuf.tables import DEFINITIONS
 from bowstring.flatbuf.writer import UnionValue, build_flatbuffer
 from bowstring.ipc.message import CONTINUATION, frame_message
+from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
 from tests.ipc.formats import ENCODERS, EVERY_FORMAT, OPENERS
 
@@ -151,6 +152,32 @@ def test_truncation_names_the_message_and_the_byte() -> None:
     assert reader.read_next_batch().num_rows == 3
     with pytest.raises(errors.TruncatedError, match=r"message 2.* at byte \d+"):
         reader.read_next_batch()
+
+
+@pytest.mark.parametrize(
+    ("index", "place"), [(1, "record batch 0|message 1 at byte"), (2, "record batch 1|message 2 at")]
+)
+@EVERY_FORMAT
+def test_a_batch_with_a_negative_number_of_rows_is_named(format_: str, index: int, place: str) -> None:
+    stream = parse_stream(ENCODERS[format_](samples.batch("int"), samples.batch("int")))
+    assert stream is not None
+    header = stream.messages[index].header
+    assert header is not None
+    header.slots["length"] = -3
+    with pytest.raises(errors.InvalidDataError, match=rf"({place}).*: expected a number of rows .* found -3 and \d+"):
+        list(OPENERS[format_](stream.encode()))
+
+
+@pytest.mark.parametrize(("column", "buffer"), [("int", 1), ("text", 1), ("text", 2)])
+@pytest.mark.parametrize(("slot", "number"), [("offset", -8), ("offset", 1 << 40), ("length", -1), ("length", 1 << 62)])
+def test_a_buffer_outside_the_body_is_named_with_its_column(column: str, buffer: int, slot: str, number: int) -> None:
+    stream = parse_stream(samples.as_file(samples.batch(column)))
+    assert stream is not None
+    header = stream.messages[1].header
+    assert header is not None
+    header.slots["buffers"][slot][buffer] = number
+    with pytest.raises(errors.InvalidDataError, match=f"record batch 0, column '{column}': buffers .* in a body of"):
+        bs.open_file(stream.encode()).get_batch(0).column(0)
 
 
 def test_a_schema_message_with_a_body_is_rejected() -> None:

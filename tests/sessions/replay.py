@@ -449,7 +449,7 @@ def _read_header(data: memoryview) -> BatchHeader | Schema | None:
     """Return the header of a metadata message; None if it is malformed."""
     raw = bytes(data[PREFIX_BYTES:])
     try:
-        header = HeaderReader(DEFAULT_LIMITS).read(raw, "header")
+        header = HeaderReader(DEFAULT_LIMITS).read(raw, ("header",))
         if isinstance(header, BatchHeader):
             return header
         decoder = Decoder()

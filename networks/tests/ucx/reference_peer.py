@@ -298,7 +298,7 @@ def reuse_payload(messages: list[IpcMessage]) -> list[IpcMessage]:
     nodes, buffers = np.empty((0, 2), np.int64), np.empty((0, 2), np.int64)
     body, reused = b"", messages[:1]
     for message in messages[1:]:
-        header = reader.read(message.metadata, "message")
+        header = reader.read(message.metadata, ("message",))
         assert isinstance(header, BatchHeader)
         own_nodes, own_buffers = (each.view(np.int64).reshape(-1, 2) for each in (header.nodes(), header.buffers()))
         nodes = np.concatenate([nodes, own_nodes])

@@ -22,12 +22,10 @@ class ScalarSlot:
     format: str
     default: Any = 0
     packer: struct.Struct = field(init=False, repr=False, compare=False)
-    dtype: np.dtype[Any] = field(init=False, repr=False, compare=False)
     inline_bytes: int = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "packer", struct.Struct(f"<{self.format}"))
-        object.__setattr__(self, "dtype", np.dtype(f"<{self.format}"))
         object.__setattr__(self, "inline_bytes", self.packer.size)
 
 

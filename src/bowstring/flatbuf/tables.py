@@ -180,4 +180,4 @@ def read_root(name: str, flatbuffer: bytes, location: str, max_tables: int = 1_0
     `location` names the bytes in errors; `max_tables` is the limit of `Flatbuffer`. Nothing is copied. Raises
     `TruncatedError` or another `InvalidDataError` if the root is not a table.
     """
-    return FlatTable(Flatbuffer(flatbuffer, DEFINITIONS, location, max_tables), name, 0, name)
+    return Flatbuffer(flatbuffer, DEFINITIONS, location, max_tables).get_root_table(name)

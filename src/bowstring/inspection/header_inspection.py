@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,7 +34,6 @@ from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, check_metad
 from bowstring.ipc.metadata.schema import V4, BatchColumnPositions, IpcSchema, create_schema_record, walk_declarations
 from bowstring.ipc.tools.scan import BatchMessage, FramingSizes, LocatedSchema, open_scan
 
-_ENDIANNESS: tuple[Literal["little", "big"], ...] = ("little", "big")
 _FEATURES = ("UNUSED", "DICTIONARY_REPLACEMENT", "COMPRESSED_BODY")
 _MAX_TOTAL = 1 << 62
 """The largest sum of rows or bytes: two of them still fit in an int64."""
@@ -85,11 +84,8 @@ def inspect(source: Any, limits: ReadLimits = DEFAULT_LIMITS, max_piped_bytes: i
 def create_inspection(
     name: str, format_: Format, schema: LocatedSchema, totals: BatchTotals, sizes: FramingSizes
 ) -> Inspection:
-    """Create the report of a source. Raises `InvalidDataError` for another version or endianness."""
+    """Create the report of a source. Raises `UnsupportedError` for another metadata version."""
     check_metadata_version(schema.version, name)
-    endianness = schema.table["endianness"]
-    if not 0 <= endianness < len(_ENDIANNESS):
-        raise InvalidDataError(f"{name}: endianness {endianness} is not valid: expected 0 (little) or 1 (big)")
     ipc_schema = totals.ipc_schema
     rows = np.array(totals.rows, np.int64)
     has_rows = len(rows) > 0
@@ -109,7 +105,7 @@ def create_inspection(
         bytes=_sum_sizes(totals, sizes),
         encoding=IpcEncodingReport(
             metadata_version=VERSIONS[min(totals.versions, default=schema.version)],
-            endianness=_ENDIANNESS[endianness],
+            endianness="big" if ipc_schema.is_big_endian else "little",
             alignment_bytes=totals.alignment_bytes,
             codecs=tuple(sorted(totals.codecs)),
             compressed_batches=totals.num_compressed,

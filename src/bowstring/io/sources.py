@@ -176,7 +176,7 @@ def open_growing(source: Any, timeout_s: float | None) -> StreamSource:
         return opened
     with closing(opened):
         descriptor = os.dup(opened.descriptor)
-    file = GrowingFile(descriptor, opened.name, timeout_s)
+    file = GrowingFile(descriptor, path, opened.name, timeout_s)
     return StreamSource(file.read, opened.name, file.close)
 
 

@@ -72,11 +72,13 @@ class StreamSource:
 class GrowingFile:
     """A regular file to which another process appends: `read` waits at its end until there are more bytes.
 
-    It owns the descriptor. The file is polled, as its writer may be any program on any host.
+    It owns the descriptor. `name` is the path in errors. The file is polled, as its writer may be any program on any
+    host.
     """
 
-    def __init__(self, descriptor: int, name: str, timeout_s: float | None) -> None:
+    def __init__(self, descriptor: int, path: str | os.PathLike[str], name: str, timeout_s: float | None) -> None:
         self._descriptor = descriptor
+        self._path = path
         self._name = name
         self._timeout_s = timeout_s
         self._is_closed = Event()
@@ -111,7 +113,7 @@ class GrowingFile:
             if count:
                 return count
             position, size_bytes = os.lseek(descriptor, 0, os.SEEK_CUR), os.fstat(descriptor).st_size
-            is_current = is_same_file(self._name, descriptor)
+            is_current = is_same_file(self._path, descriptor)
             count = os.readv(descriptor, [view])  # what was written before the file was replaced
         except OSError as error:
             raise translate_io_error(error, self._name) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from operator import index as to_integer
 from typing import Any, overload
 
 import numpy as np
@@ -110,7 +111,8 @@ class FileMessages:
             raise self._block_error(block, kind, index)
         raw = self.source.read_lazily(block[0], block[1])
         # A template includes the prefix of a header that was read before.
-        header = self.headers.read_with_template(raw) or self._parse_header(raw, block, kind, index)
+        location = KIND_LABELS[kind], index
+        header = self.headers.read_with_template(raw, location) or self._parse_header(raw, block, kind, index)
         if not isinstance(header, BatchHeader) or header.template.kind != kind:
             actual_kind = header.template.kind if isinstance(header, BatchHeader) else headers.SCHEMA
             raise InvalidDataError(
@@ -367,18 +369,22 @@ class FileReader(Closable):
         return self._read_message(index)
 
     def _read_message(self, index: int) -> tuple[BatchHeader, Any]:
-        messages = self.messages
-        count = messages.footer.batches.count
-        try:
-            is_in_range = -count <= index < count
-        except TypeError:
-            raise InvalidArgumentError(f"expected the index of a record batch, found {index!r:.80}") from None
-        if not is_in_range:
-            raise NotFoundError(f"{self.name}: record batch {index} is out of range: the file has {count}")
+        messages, number = self.messages, self._resolve_index(index)
         if messages.source.is_closed:
             raise ClosedError(f"{self.name}: the reader is closed")
-        header, block = messages.read_header(headers.RECORD_BATCH, index % count)
+        header, block = messages.read_header(headers.RECORD_BATCH, number)
         return header, messages.locate_body(block)
+
+    def _resolve_index(self, index: int) -> int:
+        """Return the index of a record batch from the beginning; a negative one counts from the end."""
+        count = self.messages.footer.batches.count
+        try:
+            number = to_integer(index)
+        except TypeError:
+            raise InvalidArgumentError(f"expected the index of a record batch, found {index!r:.80}") from None
+        if not -count <= number < count:
+            raise NotFoundError(f"{self.name}: record batch {index} is out of range: the file has {count}")
+        return number % count
 
     def read_dictionary_messages(self) -> Iterator[tuple[BatchHeader, Buffer, tuple[object, ...]]]:
         """As `FileMessages.read_dictionary_messages`."""

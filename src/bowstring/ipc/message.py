@@ -306,9 +306,8 @@ def _detect_foreign_format(first_bytes: bytes) -> tuple[str, str] | None:
 def _describe_text(first_bytes: bytes) -> tuple[str, str] | None:
     """Return what text may be and a way to read it, None for bytes that are not UTF-8, or have control characters."""
     try:
-        text = (
-            getincrementaldecoder("utf-8")().decode(first_bytes).removeprefix("\ufeff")
-        )  # the last one may be cut off
+        # Incrementally, because the last character may be cut off.
+        text = getincrementaldecoder("utf-8")().decode(first_bytes).removeprefix("\ufeff")
     except UnicodeDecodeError:
         return None
     if not all(character.isprintable() or character.isspace() for character in text):

@@ -202,7 +202,7 @@ class RemoteFileMessages(FileMessages):
                 vector = flatbuffer_offset + root.flatbuffer.follow_offset(at, name) if at else preview_bytes
                 if vector + _VECTOR_LENGTH.size > preview_bytes and at:
                     _VECTOR_LENGTH.pack_into(draft, vector, count)
-            self.headers.parse(bytes(draft), flatbuffer_offset, "header")
+            self.headers.parse(bytes(draft), flatbuffer_offset, ("header",))
         except InvalidDataError:
             return
 
@@ -220,9 +220,8 @@ class RemoteFileReader(FileReader):
 
     def read_batch_message(self, index: int) -> tuple[BatchHeader, Buffer]:
         """The header and the body of record batch `index`, both fetched completely in one round trip."""
-        messages, fetched = self.messages, FetchedRanges()
-        if -len(self) <= index < len(self):
-            fetched = messages.fetch_headers_and_bodies([self._get_block(index)], messages.limits.max_body_bytes)
+        messages = self.messages
+        fetched = messages.fetch_headers_and_bodies([self._get_block(index)], messages.limits.max_body_bytes)
         header, body = super().read_batch_message(index)
         fetched_body = fetched.find(body.offset, body.size)
         assert fetched_body is not None
@@ -233,14 +232,14 @@ class RemoteFileReader(FileReader):
         return self._create_batch(index, *self.read_batch_message(index), BatchColumns)
 
     def _get_block(self, index: int) -> Block:
-        return self.messages.get_block(headers.RECORD_BATCH, index % len(self))
+        return self.messages.get_block(headers.RECORD_BATCH, self._resolve_index(index))
 
     # Batches
 
     def get_batch(self, index: int) -> RecordBatch:
         """Record batch `index`; its columns are fetched on access. Errors as in `FileReader`."""
-        if -len(self) <= index < len(self) and not self.messages.source.has_cached_header_at(self._get_block(index)[0]):
-            self._fetch_batch_headers([index % len(self)], self._select_columns().indices)
+        if not self.messages.source.has_cached_header_at(self._get_block(index)[0]):
+            self._fetch_batch_headers([self._resolve_index(index)], self._select_columns().indices)
         return super().get_batch(index)
 
     def _fetch_batch_headers(self, indices: Sequence[int], column_indices: Sequence[int] | None) -> None:
@@ -281,7 +280,8 @@ class RemoteFileReader(FileReader):
 
     def iter_batches(self, indices: Iterable[int]) -> Iterator[RecordBatch]:
         """Iterate over the record batches at `indices`, of which up to 64, or 64 MiB, are fetched together."""
-        for group in _group(indices, self._get_batch_bytes, _MAX_ITERATED_BATCHES, MAX_ROUND_BYTES):
+        numbers = map(self._resolve_index, indices)
+        for group in _group(numbers, self._get_batch_bytes, _MAX_ITERATED_BATCHES, MAX_ROUND_BYTES):
             yield from self._read_batches(group, self._select_columns().indices)
 
     def _iter_candidates(self, indices: Iterable[int], filters: Filters) -> Iterator[RecordBatch]:

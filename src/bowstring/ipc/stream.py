@@ -248,7 +248,7 @@ class Decoder:
         """Return whether a message has a body, from its flatbuffer; messages may come in any order. Raises as
         `decode_header`.
         """
-        return isinstance(self._headers.read(metadata, "message"), BatchHeader)
+        return isinstance(self._headers.read(metadata, ("message",)), BatchHeader)
 
     def decode_body(self, header: BatchHeader, body: Buffer) -> RecordBatch | None:
         """Return the record batch of a header from `decode_header` over its body, without copying; None for a

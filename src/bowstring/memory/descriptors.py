@@ -244,7 +244,7 @@ def pwrite_all(descriptor: int, data: bytes | memoryview, offset: int) -> None:
         data, offset = data[written_bytes:], offset + written_bytes
 
 
-def is_same_file(path: str, descriptor: int) -> bool:
+def is_same_file(path: str | os.PathLike[str], descriptor: int) -> bool:
     """Return whether the file of a descriptor is the one at a path."""
     try:
         current, opened = os.stat(path), os.fstat(descriptor)

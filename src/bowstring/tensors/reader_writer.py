@@ -93,7 +93,8 @@ class TensorWriter(Transactional):
                 raise ClosedError("the writer is closed")
             head = frame_message(message.metadata, self._sink.position, self._alignment)
             size_bytes = len(head) + message.body_bytes
-            self._sink.write([head, *message.buffers], size_bytes)
+            with call_on_error(self.abandon):  # no other message can follow an unknown part of this one
+                self._sink.write([head, *message.buffers], size_bytes)
             self._count += 1
             return size_bytes
 
@@ -101,7 +102,8 @@ class TensorWriter(Transactional):
         """Write the end-of-stream marker and finish."""
         with self._lock:
             if not self._is_closed:
-                self._sink.write([END_OF_STREAM], len(END_OF_STREAM))
+                with call_on_error(self.abandon):
+                    self._sink.write([END_OF_STREAM], len(END_OF_STREAM))
                 self.close_without_marker()
 
     def close_without_marker(self) -> None:
@@ -109,7 +111,8 @@ class TensorWriter(Transactional):
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
-                self._sink.finish()
+                with call_on_error(self._sink.abandon):
+                    self._sink.finish()
 
     def abandon(self) -> None:
         """Discard the stream. A path is not created."""

@@ -6,6 +6,7 @@ import io
 import os
 import random
 import socket
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.ipc import codecs
 from bowstring.ipc.metadata import schema as metadata
 from tests.ipc.samples import as_file, as_stream, batch, dictionary_batch
 
@@ -52,6 +54,19 @@ def test_pyarrow_reads_concatenated_files(tmp_path: Path) -> None:
     bs.ipc.concat_files([tmp_path / f"{part}" for part in range(3)], tmp_path / "all")
     with pa.memory_map(str(tmp_path / "all")) as source:
         assert pa.ipc.open_file(source).read_all().equals(pa.concat_tables(tables))
+
+
+def test_compressed_bodies_are_copied_without_their_codec(monkeypatch: pytest.MonkeyPatch) -> None:
+    compressed = as_file(bs.record_batch({"n": [1, 2]}), compression="lz4")
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "lz4.frame", None)
+        patch.setitem(sys.modules, "lz4", None)
+        codecs.import_lz4_frame.cache_clear()
+        sink = io.BytesIO()
+        bs.ipc.concat_files([compressed] * 2, sink)
+        with pytest.raises(errors.MissingExtraError, match="lz4"):
+            bs.read_table(sink.getvalue())
+    assert bs.read_table(sink.getvalue()).to_pydict() == {"n": [1, 2, 1, 2]}
 
 
 def test_large_bodies_stay_aligned(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from bowstring.flatbuf.tables import BUFFER, DEFINITIONS, FIELD_NODE, HEADERS, V
 from bowstring.flatbuf.writer import Record, SerializedSubTable, UnionValue, build_flatbuffer
 from bowstring.ipc.codecs import CODECS, CodecName
 from bowstring.ipc.limits import ReadLimits
-from bowstring.ipc.message import format_location
+from bowstring.ipc.message import MessageLocation, format_location
 from bowstring.ipc.metadata.field import create_metadata_records, read_custom_metadata
 from bowstring.ipc.metadata.schema import V4, V5, BatchColumnPositions
 
@@ -79,7 +79,7 @@ class BatchHeader:
 
     __slots__ = ("_reads", "body_bytes", "length", "raw", "template")
 
-    def __init__(self, raw: MetadataBytes, template: HeaderTemplate) -> None:
+    def __init__(self, raw: MetadataBytes, template: HeaderTemplate, location: MessageLocation = ()) -> None:
         self.raw = raw
         self.template = template
         self._reads = 0
@@ -91,7 +91,10 @@ class BatchHeader:
         if body_length_at:
             self.body_bytes = _INT64.unpack(raw[body_length_at : body_length_at + 8])[0]
         if self.length < 0 or self.body_bytes < 0:
-            raise InvalidDataError(f"a header claims {self.length} rows in {self.body_bytes} bytes")
+            raise InvalidDataError(
+                f"{format_location(location)}: expected a number of rows and a body length of 0 or more, found "
+                f"{self.length} and {self.body_bytes}"
+            )
 
     def unpack_from(self, packer: struct.Struct, offset: int) -> tuple[int, ...]:
         """Return the numbers at a byte offset of the header."""
@@ -115,7 +118,7 @@ class BatchHeader:
         at, count = self.template.buffers_at, self.template.buffer_count
         return np.frombuffer(self.raw[at : at + 16 * count], BUFFER)
 
-    def check(self, positions: BatchColumnPositions, body_size: int, location: tuple[object, ...]) -> tuple[int, ...]:
+    def check(self, positions: BatchColumnPositions, body_size: int, location: MessageLocation) -> tuple[int, ...]:
         """Check the number of nodes and buffers against a schema, and the size of the body; return the variadic counts.
 
         Nodes and buffers themselves are checked when a column is created, or all of them by `find_problem`. Raises
@@ -184,7 +187,7 @@ class HeaderReader:
         """Return the last template of headers of this length, framing included, if any."""
         return self._templates.get(size_bytes)
 
-    def read_with_template(self, raw: MetadataBytes) -> BatchHeader | None:
+    def read_with_template(self, raw: MetadataBytes, location: MessageLocation) -> BatchHeader | None:
         """Return the header in `raw` if it differs from the last one of its length in its numbers only, else None.
 
         All bytes are compared, including those before the flatbuffer.
@@ -197,34 +200,31 @@ class HeaderReader:
         for start, stop, expected in template.constants:
             if raw[start:stop] != expected:
                 return None
-        return BatchHeader(raw, template)
+        return BatchHeader(raw, template, location)
 
-    def read(self, raw: MetadataBytes, location: str | tuple[object, ...]) -> BatchHeader | FlatTable:
+    def read(self, raw: MetadataBytes, location: MessageLocation) -> BatchHeader | FlatTable:
         """Read the header in `raw`, a flatbuffer: a batch header, or the table of a schema message.
 
-        `location` names the header in errors; a tuple is joined with spaces. Raises `InvalidDataError` for malformed
-        bytes and `UnsupportedError` for tensors and old versions.
+        `location` names the header in errors. Raises `InvalidDataError` for malformed bytes and `UnsupportedError` for
+        tensors and old versions.
         """
-        return self.read_with_template(raw) or self.parse(raw, 0, location)
+        return self.read_with_template(raw, location) or self.parse(raw, 0, location)
 
-    def parse(
-        self, raw: MetadataBytes, flatbuffer_offset: int, location: str | tuple[object, ...]
-    ) -> BatchHeader | FlatTable:
+    def parse(self, raw: MetadataBytes, flatbuffer_offset: int, location: MessageLocation) -> BatchHeader | FlatTable:
         """Parse the header in `raw`, whose flatbuffer begins at `flatbuffer_offset`, and keep its template; as `read`.
 
         The bytes determine the offset: those of a file begin with a prefix, those of a stream never.
         """
-        if not isinstance(location, str):
-            location = format_location(location)
-        root = read_root("Message", bytes(raw[flatbuffer_offset:]), location, self.limits.max_tables)
+        name = format_location(location)
+        root = read_root("Message", bytes(raw[flatbuffer_offset:]), name, self.limits.max_tables)
         kind = read_header_kind(root)
         inner: FlatTable | None = root["header"]
         if inner is None:
-            raise InvalidDataError(f"{location}: the message has no header")
+            raise InvalidDataError(f"{name}: the message has no header")
         if kind == SCHEMA:
             if root["bodyLength"]:
                 raise InvalidDataError(
-                    f"{location}: expected a schema message without a body, found a body of {root['bodyLength']} bytes"
+                    f"{name}: expected a schema message without a body, found a body of {root['bodyLength']} bytes"
                 )
             return inner
         template = _read_template(root, inner, raw, flatbuffer_offset)
@@ -232,7 +232,7 @@ class HeaderReader:
         if len(self._templates) >= _MAX_TEMPLATES:
             self._templates.clear()
         self._templates[len(raw)] = template
-        return BatchHeader(raw, template)
+        return BatchHeader(raw, template, location)
 
 
 def format_metadata_version(version: int) -> str:
@@ -262,7 +262,7 @@ def read_header_kind(root: FlatTable) -> str:
 
 
 def find_order_error(
-    header: BatchHeader | FlatTable, has_schema: bool, location: tuple[object, ...]
+    header: BatchHeader | FlatTable, has_schema: bool, location: MessageLocation
 ) -> InvalidDataError | None:
     """Return the error for a message of a stream unless its only schema is the first message; None if there is none.
 

@@ -179,24 +179,19 @@ class BatchColumns(Sequence[Array]):
         body, limit = self.body, self.header.body_bytes
         memory, base = body.memory, body.offset
         validity_at, validity_size, offset, size, *others = spans
+        last, last_size = others or (0, 0)
         # Integers of Python, which do not overflow: the numbers are the peer's or the file's.
-        highest_end = max(validity_at + validity_size, offset + size)
-        lowest = min(spans)
-        second: tuple[Buffer, ...] = ()
-        if others:
-            last, last_size = others
-            highest_end = max(highest_end, last + last_size)
-            second = (Buffer(memory, base + last, last_size),)
-        if lowest < 0 or highest_end > limit:
+        if min(spans) < 0 or max(validity_at + validity_size, offset + size, last + last_size) > limit:
             raise self._column_error(column, f"buffers (offset, size, …) {spans} in a body of {limit} bytes")
         validity = None
         if null_count:
             validity = self._get_checked_validity(
                 column, length, null_count, Buffer(memory, base + validity_at, validity_size)
             )
-        return Array(
-            column.layout, length, (validity, Buffer(memory, base + offset, size), *second), (), None, null_count
-        )
+        buffers = [validity, Buffer(memory, base + offset, size)]
+        if others:
+            buffers.append(Buffer(memory, base + last, last_size))
+        return Array(column.layout, length, tuple(buffers), (), None, null_count)
 
     def _get_variadic_counts(self, column: ColumnPositions) -> tuple[int, ...]:
         return self.variadic[column.first_variadic : column.first_variadic + column.variadic_count]

@@ -257,7 +257,7 @@ class _MessageCopier:
             positions = self._source.ipc_schema.column_positions(header.template.version)
         assert message.body is not None
         if self._are_dictionaries_written:
-            BatchColumns(positions, header, message.body, self._lookup, message.location_words)
+            header.check(positions, message.body.size, message.location_words)
         else:
             columns = BatchColumns(positions, header, message.body, self._find_values, message.location_words)
             changed_columns = self._write_dictionaries(columns, message.location)

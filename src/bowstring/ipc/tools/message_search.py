@@ -20,7 +20,7 @@ from bowstring.datatypes.field import Metadata
 from bowstring.errors import InvalidDataError, LimitError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.memory_source import MemorySource
-from bowstring.ipc.dictionaries.reader import get_dictionary_declaration, read_dictionary_values
+from bowstring.ipc.dictionaries.reader import get_dictionary_declaration
 from bowstring.ipc.footer import Footer, read_footer_at_end
 from bowstring.ipc.format_detection import check_format
 from bowstring.ipc.limits import ReadLimits
@@ -40,7 +40,6 @@ from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import read_custom_metadata
 from bowstring.ipc.metadata.header import BatchHeader, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import IpcSchema
-from bowstring.ipc.record_batch.reader import BatchColumns
 from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.ipc.tools.scan import BatchMessage, MessageWalk
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
@@ -490,19 +489,11 @@ class MessageSearch:
                 f"{candidate.location}: expected a body of {header.body_bytes} bytes at byte {candidate.body_offset}, "
                 f"found {self.source.size - candidate.body_offset}"
             )
-        # Creating columns checks counts and positions, not values. Dictionaries are absent here (None), since the
-        # dictionaries of a damaged source may be lost.
+        ipc_schema = self.schema.ipc_schema
         if header.template.kind == headers.DICTIONARY_BATCH:
-            get_dictionary_declaration(self.schema.ipc_schema, header, location)
-            read_dictionary_values(self.schema.ipc_schema, header, body, lambda _: None, location)
-        else:
-            BatchColumns(
-                self.schema.ipc_schema.column_positions(header.template.version),
-                header,
-                body,
-                lambda _: None,
-                location,
-            )
+            declaration = get_dictionary_declaration(ipc_schema, header, location)
+            ipc_schema = IpcSchema.of_dictionary_values(declaration)
+        header.check(ipc_schema.column_positions(header.template.version), body.size, location)
         problem = header.find_problem()
         if problem is not None:
             raise InvalidDataError(f"{candidate.location}: {problem}")
