@@ -108,11 +108,20 @@ def _encode_bytes(values: Sequence[bytes]) -> tuple[bytes, Indices]:
 
 
 def _conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> TypeMismatchError:
-    for index, value in enumerate(values):
-        try:
-            fits = value is None or isinstance(value, str) or (is_bytes_like(value) and (not is_text or value.decode()))
-        except (AttributeError, UnicodeDecodeError):
-            fits = False
-        if not fits:
-            return TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
-    return TypeMismatchError(f"a value cannot be converted to {type}: UTF-8 does not encode surrogates")
+    """The error for the first value that does not fit; there must be one."""
+    index, reason = next((i, reason) for i, value in enumerate(values) if (reason := _misfit_reason(value, is_text)))
+    return TypeMismatchError(f"value {index}: {short_repr(values[index])} cannot be converted to {type}{reason}")
+
+
+def _misfit_reason(value: Any, is_text: bool) -> str:
+    """Why a value is not a string or a byte string, to follow a message; "" if it is, or None."""
+    try:
+        if isinstance(value, str):
+            value.encode()
+        elif is_text and is_bytes_like(value):
+            value.decode()
+        elif value is not None and not is_bytes_like(value):
+            return f": {type(value).__name__} is neither text nor bytes"
+    except (AttributeError, UnicodeError) as error:
+        return f": {error}"
+    return ""
