@@ -189,6 +189,8 @@ def test_size_limits_what_is_read_and_unsafe_values_are_truncated() -> None:
     assert next(numbers) == 2
     assert bs.array(np.arange(5), size=2).to_pylist() == [0, 1]
     assert bs.array([1], size=5).to_pylist() == [1]
+    for series in (pd.Series([7, 8, 9], index=[2.0, 0.0, 1.0]), pd.Index([7, 8, 9]), pd.array([7, 8, 9])):
+        assert bs.array(series, size=2).to_pylist() == [7, 8]
     for values in ([1.5, 300.0], np.array([1.5, 300.0]), bs.array([1.5, 300.0]), iter([1.5, 300.0])):
         assert bs.array(values, bs.int16(), safe=False).to_pylist() == [1, 300]
     assert bs.array([1.5, None], bs.int16(), mask=[False, False], safe=False).to_pylist() == [1, None]

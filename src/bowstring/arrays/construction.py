@@ -114,11 +114,12 @@ def _array_from_objects(values: Sequence[Any], data_type: DataType | None) -> Ar
 
 def _select_values(values: Any, mask: Any, size: int | None, from_pandas: bool | None) -> tuple[Any, Any]:
     """Return the first `size` values, as a sequence, and their mask, which with `from_pandas` includes NaN."""
+    if size is not None:
+        count = check_count("array: the size", size)
+        sliceable = getattr(values, "iloc", values)  # of a pandas series: by position, whatever its labels
+        values = sliceable[:count] if hasattr(values, "__array__") else list(islice(values, count))
     if is_pandas_object(values):
         values = np.asarray(values) if from_pandas is False else values
-    elif size is not None:
-        count = check_count("array: the size", size)
-        values = values[:count] if hasattr(values, "__array__") else list(islice(values, count))
     elif isinstance(values, Iterator):
         values = list(values)
     if not from_pandas:
