@@ -230,6 +230,14 @@ def test_operators_give_what_pyarrow_s_give() -> None:
     assert isinstance(bs.scalar(2) * 3, bs.Scalar)
     assert (2 * bs.scalar(3)).as_py() == 6
     assert (np.array([1, 2]) + bs.array([1, 2])).tolist() == [2, 4]  # NumPy's
+    numbers = pa.array([5, 6, None])
+    for total in (array + numbers, numbers + array, array + pa.chunked_array([[5], [6, None]])):
+        assert isinstance(total, bs.Array)
+        assert total.to_pylist() == [6, None, None]
+    for total in (bs.scalar(1) + numbers, numbers + bs.scalar(1)):
+        assert isinstance(total, bs.Array)
+        assert total.to_pylist() == [6, 7, None]
+    assert (bs.scalar(1) - pa.scalar(2)).as_py() == (pa.scalar(1) - bs.scalar(2)).as_py() == -1
     with pytest.raises(pa.ArrowInvalid, match="overflow"):
         bs.array([127], "int8") + bs.array([1], "int8")
 
