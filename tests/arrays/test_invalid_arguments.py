@@ -104,6 +104,7 @@ def test_the_elements_of_a_table_are_its_columns() -> None:
         (lambda: bs.StructArray.from_arrays([[300]], fields=[bs.field("x", "int8")]), "300 cannot be converted"),
         (lambda: bs.Table.from_arrays(5, ["x"]), "expected a sequence of columns, not int"),  # type: ignore[arg-type]
         (lambda: bs.RecordBatch.from_arrays("ab", ["x"]), "expected a sequence of columns, not str"),
+        (lambda: bs.array(np.array(5, object)), "a NumPy array of at least one dimension"),
         (lambda: bs.array([np.array(1)], bs.list_("int64")), r"value 0: array\(1\) cannot be converted to list"),
         (lambda: bs.array([np.array(1)], bs.list_("int64", 1)), r"value 0: array\(1\) cannot be converted to fixed"),
         (

@@ -196,6 +196,27 @@ def test_size_limits_what_is_read_and_unsafe_values_are_truncated() -> None:
     assert bs.array([1.5, None], bs.int16(), mask=[False, False], safe=False).to_pylist() == [1, None]
     with pytest.raises(bs.errors.InvalidArgumentError, match="size"):
         bs.array([1], size=-1)
+    not_sequences: list[Any] = [5, "abc", b"abc", {"a": 1}]
+    for value in not_sequences:
+        with pytest.raises(TypeMismatchError, match="expected a sequence of values"):
+            bs.array(value, size=2)
+
+
+def test_scalars_have_the_type_of_the_first_that_is_not_of_nulls() -> None:
+    for scalar in (bs.scalar, pa.scalar):
+        values = [None, scalar(None), scalar(None), scalar(1, "int8"), scalar(2, "int8")]
+        assert bs.array(values).type == "int8"
+        assert bs.array(values).to_pylist() == [None, None, None, 1, 2]
+        assert bs.array([scalar(None), 5]).to_pylist() == [None, 5]
+        assert bs.array([scalar(None)]).type == "null"
+
+
+def test_nan_is_null_in_matrices_of_pandas() -> None:
+    matrix = np.array([[1.0, float("nan")], [2.0, 3.0]])
+    assert bs.array(matrix, from_pandas=True).to_pylist() == [[1.0, None], [2.0, 3.0]]
+    masked = np.ma.MaskedArray([1.0, float("nan"), 3.0, 4.0], mask=[True, False, False, False])
+    mask = [False, False, False, True]
+    assert bs.array(masked, from_pandas=True, mask=mask).to_pylist() == [None, None, 3.0, None]
 
 
 def test_whole_numbers_under_nulls_convert() -> None:

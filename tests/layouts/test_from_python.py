@@ -663,6 +663,13 @@ def test_repeated_strings_are_stored_once(make: Callable[[bs.DataType], bs.DataT
         bs.array([*values, "\ud800"], array.type)
 
 
+def test_numpy_s_strings_become_bytes() -> None:
+    assert bs.array([np.str_("a"), b"b"]).to_pylist() == [b"a", b"b"]
+    assert bs.array([np.str_("ä"), None], bs.binary()).to_pylist() == ["ä".encode(), None]
+    with pytest.raises(TypeMismatchError, match="value 1: <memory at"):
+        bs.array([b"a", np.array([1, 2], np.int16).data], bs.binary())
+
+
 def test_values_of_compatible_types_are_accepted() -> None:
     assert bs.array([1, 2.5, None], bs.float64()).to_pylist() == [1.0, 2.5, None]
     assert bs.array([(1, 2), [3]], bs.list_(bs.int8())).to_pylist() == [[1, 2], [3]]

@@ -81,16 +81,22 @@ def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tupl
     try:
         try:
             data, lengths = encode(values)
+            _check_lengths(data, lengths)
         except TypeError:  # a null, text as bytes, or an error
             strings, mask = replace_none(values, "" if is_text else b"")
             other = (bytes, bytearray) if is_text else str
             strings = [_transcode(value) if isinstance(value, other) else value for value in strings]
             data, lengths = encode(strings)
+            _check_lengths(data, lengths)
     except (TypeError, UnicodeError):
         raise _conversion_error(values, is_text, type) from None
-    if int(lengths.sum()) != len(data):  # a memoryview with elements of several bytes
-        raise _conversion_error(values, is_text, type)
     return data, lengths, mask
+
+
+def _check_lengths(data: bytes, lengths: Indices) -> None:
+    """Raise `TypeError` if values have another number of bytes: memoryviews of wider elements, and NumPy's `str_`."""
+    if int(lengths.sum()) != len(data):
+        raise TypeError
 
 
 def _transcode(value: Any) -> Any:
@@ -108,8 +114,9 @@ def _encode_bytes(values: Sequence[bytes]) -> tuple[bytes, Indices]:
 
 
 def _conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> TypeMismatchError:
-    """The error for the first value that does not fit; there must be one."""
-    index, reason = next((i, reason) for i, value in enumerate(values) if (reason := _misfit_reason(value, is_text)))
+    """The error for the first value that does not fit."""
+    reasons = ((index, _misfit_reason(value, is_text)) for index, value in enumerate(values))
+    index, reason = next((pair for pair in reasons if pair[1]), (0, ""))
     return TypeMismatchError(f"value {index}: {short_repr(values[index])} cannot be converted to {type}{reason}")
 
 
