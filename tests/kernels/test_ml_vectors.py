@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from copy import copy
 from random import Random
 from typing import Any
 
@@ -11,8 +13,16 @@ import pytest
 
 import bowstring as bs
 from bowstring.datatypes import List
-from bowstring.errors import InvalidDataError, LimitError
-from bowstring.kernels.ml_vectors import count_values, is_matrix, is_vector, read_vectors, to_lists, to_sparse
+from bowstring.errors import InvalidDataError, LimitError, prefix_errors
+from bowstring.kernels.ml_vectors import (
+    MalformedRowError,
+    count_values,
+    is_matrix,
+    is_vector,
+    read_vectors,
+    to_lists,
+    to_sparse,
+)
 from bowstring.layouts.validation import validate
 from tests.kernels.ml_values import MATRIX_TYPE, VECTOR_TYPE
 
@@ -158,6 +168,15 @@ def test_malformed_values_are_invalid_data(row: tuple[Any, ...], message: str) -
     array = bs.array([None, row], VECTOR_TYPE if len(row) == 4 else MATRIX_TYPE)
     with pytest.raises(InvalidDataError, match=message):
         to_lists(array, bs.float64())
+
+
+def test_a_copied_error_keeps_its_location_and_notes() -> None:
+    with pytest.raises(MalformedRowError) as caught, prefix_errors("column 'v'"):
+        to_lists(bs.array([(0, -2, [], [])], VECTOR_TYPE), bs.float64())
+    caught.value.add_note("in part 3")
+    for error in (copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
+        assert str(error) == "column 'v': vector 0: the size -2 is negative"
+        assert (error.kind, error.row, error.__notes__) == ("vector", 0, ["in part 3"])
 
 
 def test_nulls_in_vectors_are_invalid_data() -> None:

@@ -51,7 +51,7 @@ class MalformedRowError(InvalidDataError):
         self.kind, self.row, self.text = kind, row, text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.kind, self.row, self.text)
+        return type(self), (self.kind, self.row, self.text), {**vars(self), "args": self.args}
 
 
 def is_vector(data_type: t.DataType) -> bool:
