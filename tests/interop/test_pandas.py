@@ -151,6 +151,30 @@ def test_invalid_values_are_errors_before_the_conversion(invalid: bs.Array) -> N
             source.to_pandas()
 
 
+@pytest.mark.parametrize("make", [bs.list_view, bs.large_list_view])
+@pytest.mark.parametrize(
+    ("wrap", "wrap_value"),
+    [
+        (lambda type_: type_, lambda value: value),
+        (bs.list_, lambda value: [value]),
+        (lambda type_: bs.struct({"x": type_}), lambda value: {"x": value}),
+        (lambda type_: bs.map_("string", type_), lambda value: [("k", value)]),
+    ],
+)
+def test_list_views_become_lists_with_their_nulls(make: Any, wrap: Any, wrap_value: Any) -> None:
+    values = [wrap_value(value) for value in ([1, 2], None, [], [3, None], None, [4])] * 5
+    lists, views = (bs.array(values, wrap(kind("int64"))) for kind in (bs.list_, make))
+    for start in (0, 1, 9):
+        expected, found = lists.slice(start), views.slice(start)
+        assert repr(found.to_pandas().tolist()) == repr(expected.to_pandas().tolist())
+        columns = [
+            bs.table({"a": bs.chunked_array([each, each])}).to_pandas()["a"].tolist() for each in (found, expected)
+        ]
+        assert repr(columns[0]) == repr(columns[1])
+    expected_nulls = [value is None for value in values]
+    assert views.to_pandas().isna().tolist() == expected_nulls
+
+
 def test_types_that_pandas_cannot_have_are_errors() -> None:
     union = bs.array([1], bs.dense_union([bs.field("a", bs.int64())]))
     with pytest.raises(UnsupportedTypeError, match="union"):
