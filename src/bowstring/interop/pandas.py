@@ -17,7 +17,16 @@ from typing import Any
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
-from bowstring.datatypes.types import BaseList, DataType, LargeList, LargeListView, ListView, Map, Struct
+from bowstring.datatypes.types import (
+    BaseList,
+    DataType,
+    LargeList,
+    LargeListView,
+    ListView,
+    Map,
+    RunEndEncoded,
+    Struct,
+)
 from bowstring.errors import (
     BowstringError,
     InvalidArgumentError,
@@ -55,7 +64,7 @@ def is_pandas_object(source: object) -> bool:
 def to_series(column: ArrayData | ChunkedArrayData, options: Mapping[str, Any]) -> Any:
     """Convert a column to a series with the options of pyarrow's `to_pandas`. Raises as `to_frame`."""
     pa = _import_pyarrow()
-    chunks, type_ = column.chunks if isinstance(column, ChunkedArrayData) else [column], _without_views(column.type)
+    chunks, type_ = column.chunks if isinstance(column, ChunkedArrayData) else [column], _plain_type(column.type)
     checked = ChunkedArrayData([_check_values(chunk, type_) for chunk in chunks], type_)
     with _translated_errors("to_pandas", options):
         return pa.chunked_array(c_data.StreamExporter(c_data.export_chunked_array(checked))).to_pandas(**options)
@@ -69,7 +78,7 @@ def to_frame(schema: Schema, batches: Iterable[AbstractRecordBatch], options: Ma
     can't have, `WouldCopyError` if `zero_copy_only` is not possible, and `TypeMismatchError` for unknown options.
     """
     _import_pyarrow()
-    schema = Schema(tuple(map(_field_without_views, schema.fields)), schema.pairs)
+    schema = Schema(tuple(map(_with_plain_type, schema.fields)), schema.pairs)
     checked = []
     for batch_index, batch in enumerate(batches):
         columns = []
@@ -93,19 +102,23 @@ def _to_pa_table(schema: Schema, batches: Iterable[AbstractRecordBatch]) -> Any:
     return _import_pyarrow().table(c_data.StreamExporter(c_data.export_stream(schema, batches)))
 
 
-def _without_views(type_: DataType) -> DataType:
-    """Return a type with large lists in place of list views, in which pyarrow takes wrong slots for null."""
+def _plain_type(type_: DataType) -> DataType:
+    """Return a type with large lists in place of list views, of which pyarrow takes wrong slots for null, and values in
+    place of runs: those of timestamps with a time zone end the process.
+    """
+    if isinstance(type_, RunEndEncoded):
+        return _plain_type(type_.value_type)
     if isinstance(type_, ListView | LargeListView):
-        return LargeList(_field_without_views(type_.value_field))
+        return LargeList(_with_plain_type(type_.value_field))
     if isinstance(type_, BaseList):
-        return replace(type_, value_field=_field_without_views(type_.value_field))
+        return replace(type_, value_field=_with_plain_type(type_.value_field))
     if isinstance(type_, Struct):
-        return Struct(tuple(map(_field_without_views, type_.fields)))
-    return replace(type_, entries_field=_field_without_views(type_.entries_field)) if isinstance(type_, Map) else type_
+        return Struct(tuple(map(_with_plain_type, type_.fields)))
+    return replace(type_, entries_field=_with_plain_type(type_.entries_field)) if isinstance(type_, Map) else type_
 
 
-def _field_without_views(field: Field) -> Field:
-    return field.with_type(_without_views(field.type))
+def _with_plain_type(field: Field) -> Field:
+    return field.with_type(_plain_type(field.type))
 
 
 def _check_values(array: ArrayData, type_: DataType) -> ArrayData:
