@@ -104,6 +104,7 @@ def test_the_elements_of_a_table_are_its_columns() -> None:
         (lambda: bs.StructArray.from_arrays([[300]], fields=[bs.field("x", "int8")]), "300 cannot be converted"),
         (lambda: bs.Table.from_arrays(5, ["x"]), "expected a sequence of columns, not int"),  # type: ignore[arg-type]
         (lambda: bs.RecordBatch.from_arrays("ab", ["x"]), "expected a sequence of columns, not str"),
+        (lambda: bs.array(np.array(5, object)), "a NumPy array of at least one dimension"),
         (lambda: bs.array([np.array(1)], bs.list_("int64")), r"value 0: array\(1\) cannot be converted to list"),
         (lambda: bs.array([np.array(1)], bs.list_("int64", 1)), r"value 0: array\(1\) cannot be converted to fixed"),
         (
@@ -126,9 +127,11 @@ def test_the_elements_of_a_table_are_its_columns() -> None:
         (lambda: bs.feather.write_feather(TABLE, io.BytesIO(), version=1), "version 2 is the Arrow file"),  # type: ignore[arg-type]
         (lambda: TABLE.sort_by([("int", "ascending", "first")]), "null_placement"),  # type: ignore[list-item]
         (lambda: TABLE.sort_by([("a",)]), "pairs of names and orders"),  # type: ignore[list-item]
+        (lambda: TABLE.sort_by([("int", "ascending", "at_end", "x")]), "pairs of names and orders"),  # type: ignore[list-item]
         (lambda: bs.field(5, "int8"), "a field's name is a string, not 5"),  # type: ignore[arg-type]
         (lambda: bs.int8().field(0), "expected the name or the index of one field"),
         (lambda: bs.schema({"a": "int8"}, {"pandas": "{"}).pandas_metadata, "is not JSON"),
+        (lambda: bs.schema({"a": "int8"}, {"pandas": "[" * 100_000}).pandas_metadata, "is not JSON"),
     ],
 )
 def test_arguments_of_pyarrow_s_functions_raise_no_bare_errors(call: Callable[[], object], message: str) -> None:

@@ -189,11 +189,34 @@ def test_size_limits_what_is_read_and_unsafe_values_are_truncated() -> None:
     assert next(numbers) == 2
     assert bs.array(np.arange(5), size=2).to_pylist() == [0, 1]
     assert bs.array([1], size=5).to_pylist() == [1]
+    for series in (pd.Series([7, 8, 9], index=[2.0, 0.0, 1.0]), pd.Index([7, 8, 9]), pd.array([7, 8, 9])):
+        assert bs.array(series, size=2).to_pylist() == [7, 8]
     for values in ([1.5, 300.0], np.array([1.5, 300.0]), bs.array([1.5, 300.0]), iter([1.5, 300.0])):
         assert bs.array(values, bs.int16(), safe=False).to_pylist() == [1, 300]
     assert bs.array([1.5, None], bs.int16(), mask=[False, False], safe=False).to_pylist() == [1, None]
     with pytest.raises(bs.errors.InvalidArgumentError, match="size"):
         bs.array([1], size=-1)
+    not_sequences: list[Any] = [5, "abc", b"abc", {"a": 1}]
+    for value in not_sequences:
+        with pytest.raises(TypeMismatchError, match="expected a sequence of values"):
+            bs.array(value, size=2)
+
+
+def test_scalars_have_the_type_of_the_first_that_is_not_of_nulls() -> None:
+    for scalar in (bs.scalar, pa.scalar):
+        values = [None, scalar(None), scalar(None), scalar(1, "int8"), scalar(2, "int8")]
+        assert bs.array(values).type == "int8"
+        assert bs.array(values).to_pylist() == [None, None, None, 1, 2]
+        assert bs.array([scalar(None), 5]).to_pylist() == [None, 5]
+        assert bs.array([scalar(None)]).type == "null"
+
+
+def test_nan_is_null_in_matrices_of_pandas() -> None:
+    matrix = np.array([[1.0, float("nan")], [2.0, 3.0]])
+    assert bs.array(matrix, from_pandas=True).to_pylist() == [[1.0, None], [2.0, 3.0]]
+    masked = np.ma.MaskedArray([1.0, float("nan"), 3.0, 4.0], mask=[True, False, False, False])
+    mask = [False, False, False, True]
+    assert bs.array(masked, from_pandas=True, mask=mask).to_pylist() == [None, None, 3.0, None]
 
 
 def test_whole_numbers_under_nulls_convert() -> None:
@@ -228,6 +251,14 @@ def test_operators_give_what_pyarrow_s_give() -> None:
     assert isinstance(bs.scalar(2) * 3, bs.Scalar)
     assert (2 * bs.scalar(3)).as_py() == 6
     assert (np.array([1, 2]) + bs.array([1, 2])).tolist() == [2, 4]  # NumPy's
+    numbers = pa.array([5, 6, None])
+    for total in (array + numbers, numbers + array, array + pa.chunked_array([[5], [6, None]])):
+        assert isinstance(total, bs.Array)
+        assert total.to_pylist() == [6, None, None]
+    for total in (bs.scalar(1) + numbers, numbers + bs.scalar(1)):
+        assert isinstance(total, bs.Array)
+        assert total.to_pylist() == [6, 7, None]
+    assert (bs.scalar(1) - pa.scalar(2)).as_py() == (pa.scalar(1) - bs.scalar(2)).as_py() == -1
     with pytest.raises(pa.ArrowInvalid, match="overflow"):
         bs.array([127], "int8") + bs.array([1], "int8")
 

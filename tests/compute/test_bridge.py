@@ -164,6 +164,8 @@ def test_an_expression_is_pyarrow_s_in_all_but_its_arguments() -> None:
     assert pa.table(TABLE).filter(expression.pyarrow_expression).num_rows == 2
     is_x = bs.compute.field("s") == "x"
     assert TABLE.join(bs.table({"n": [1, 2]}), "n", join_type="inner", filter_expression=is_x)["n"].to_pylist() == [1]
+    with pytest.raises(TypeError, match="filter_expression"):
+        TABLE.join(bs.table({"n": [1, 2]}), "n", filter_expression=("s", "=", "x"))
     with pytest.raises(ValueError, match="cannot be evaluated"):
         bool(expression)
     with pytest.raises(AttributeError, match="no_such_method"):

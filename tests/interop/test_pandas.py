@@ -151,6 +151,46 @@ def test_invalid_values_are_errors_before_the_conversion(invalid: bs.Array) -> N
             source.to_pandas()
 
 
+@pytest.mark.parametrize("make", [bs.list_view, bs.large_list_view])
+@pytest.mark.parametrize(
+    ("wrap", "wrap_value"),
+    [
+        (lambda type_: type_, lambda value: value),
+        (bs.list_, lambda value: [value]),
+        (lambda type_: bs.struct({"x": type_}), lambda value: {"x": value}),
+        (lambda type_: bs.map_("string", type_), lambda value: [("k", value)]),
+    ],
+)
+def test_list_views_become_lists_with_their_nulls(make: Any, wrap: Any, wrap_value: Any) -> None:
+    values = [wrap_value(value) for value in ([1, 2], None, [], [3, None], None, [4])] * 5
+    lists, views = (bs.array(values, wrap(kind("int64"))) for kind in (bs.list_, make))
+    for start in (0, 1, 9):
+        expected, found = lists.slice(start), views.slice(start)
+        assert repr(found.to_pandas().tolist()) == repr(expected.to_pandas().tolist())
+        columns = [
+            bs.table({"a": bs.chunked_array([each, each])}).to_pandas()["a"].tolist() for each in (found, expected)
+        ]
+        assert repr(columns[0]) == repr(columns[1])
+    expected_nulls = [value is None for value in values]
+    assert views.to_pandas().isna().tolist() == expected_nulls
+
+
+@pytest.mark.parametrize("type_", [bs.timestamp("ns", "Europe/Paris"), bs.int64(), bs.string(), bs.list_view("int8")])
+def test_runs_become_their_values(type_: bs.DataType) -> None:
+    values: list[Any] = [None, None, 1, 1, 1, 5]
+    if type_ == bs.string():
+        values = [None if value is None else str(value) for value in values]
+    elif isinstance(type_, bs.datatypes.ListView):
+        values = [None if value is None else [value] for value in values]
+    elif isinstance(type_, bs.datatypes.Timestamp):
+        values = bs.array(values).cast(type_).to_pylist()
+    plain = bs.array(values, type_)
+    runs = plain.cast(bs.run_end_encoded("int16", type_))
+    for expected, found in ((plain, runs), (plain.slice(1, 3), runs.slice(1, 3)), (plain.slice(6), runs.slice(6))):
+        pd.testing.assert_series_equal(found.to_pandas(), expected.to_pandas())
+        pd.testing.assert_frame_equal(*(bs.table({"n": each, "m": each}).to_pandas() for each in (found, expected)))
+
+
 def test_types_that_pandas_cannot_have_are_errors() -> None:
     union = bs.array([1], bs.dense_union([bs.field("a", bs.int64())]))
     with pytest.raises(UnsupportedTypeError, match="union"):

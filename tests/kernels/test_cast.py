@@ -253,6 +253,30 @@ def test_field_names_inside_maps_are_ignored() -> None:
     assert converted.to_pylist() == [[("a", 1)], None]
 
 
+@pytest.mark.parametrize(
+    ("wrap", "wrap_value"),
+    [
+        (lambda type_: type_, lambda value: value),
+        (bs.list_, lambda value: [value]),
+        (lambda type_: bs.struct({"m": type_}), lambda value: {"m": value}),
+        (lambda type_: bs.dictionary("int8", type_), lambda value: value),
+    ],
+)
+def test_a_cast_to_an_equal_type_changes_field_names_at_every_depth(wrap: Any, wrap_value: Any) -> None:
+    entries = bs.struct([bs.field("k", bs.string(), False), bs.field("v", bs.list_(bs.field("element", "int64")))])
+    source = wrap(bs.datatypes.types.Map(bs.field("pairs", entries, False)))
+    target = wrap(bs.map_(bs.string(), bs.list_("int64")))
+    values = [wrap_value(value) for value in ([("a", [1])], None, [("b", None)])]
+    array = bs.array(values, source)
+    converted = array.cast(target)
+    converted.validate(full=True)
+    assert converted.type.equals(target, check_metadata=True)
+    assert converted.to_pylist() == values
+    assert [buffer and buffer.address for buffer in converted.buffers()] == [
+        buffer and buffer.address for buffer in array.buffers()
+    ]
+
+
 def test_a_null_is_not_cast_to_a_non_nullable_field() -> None:
     array = bs.array([{"a": 1}, None, {"a": None}])
     strict = bs.struct([bs.field("a", bs.int64(), False)])

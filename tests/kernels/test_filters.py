@@ -13,6 +13,7 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -158,6 +159,19 @@ def test_times_finer_than_the_columns_unit_compare_exactly(data: st.DataObject, 
     units = pa.array(array).cast(pa.int64()).to_pylist()
     expected = [each is not None and COMPARISONS[symbol](each * nanoseconds, bound_ns) for each in units]
     assert evaluate(bs.table({"a": array}), ("a", symbol, bound)) == expected
+
+
+@pytest.mark.parametrize("type_name", ["date32", "date64"])
+@pytest.mark.parametrize("symbol", sorted(COMPARISONS))
+@pytest.mark.parametrize("make", [lambda moment: moment, pd.Timestamp])
+def test_a_date_is_compared_with_a_datetime_as_its_midnight(type_name: str, symbol: str, make: Any) -> None:
+    days = [dt.date(2020, 1, 1), dt.date(2020, 1, 2)]
+    for moment in (dt.datetime(2020, 1, 1), dt.datetime(2020, 1, 1, 12), dt.datetime(2020, 1, 2)):
+        expected = [day for day in days if COMPARISONS[symbol](dt.datetime.combine(day, dt.time()), moment)]
+        assert matches(column(days, type_name), ("a", symbol, make(moment))) == expected
+    noons = [make(dt.datetime(2020, 1, 1, 12)), make(dt.datetime(2020, 1, 2))]
+    assert matches(column(days, type_name), ("a", "in", noons)) == days[1:]
+    assert matches(column(days, type_name), ("a", "not in", noons)) == days[:1]
 
 
 def test_values_of_related_types_are_accepted() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import pickle
+from copy import copy
 from random import Random
 from typing import Any
 
@@ -10,8 +12,17 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import InvalidDataError, LimitError
-from bowstring.kernels.ml_vectors import count_values, is_matrix, is_vector, read_vectors, to_lists, to_sparse
+from bowstring.datatypes import List
+from bowstring.errors import InvalidDataError, LimitError, prefix_errors
+from bowstring.kernels.ml_vectors import (
+    MalformedRowError,
+    count_values,
+    is_matrix,
+    is_vector,
+    read_vectors,
+    to_lists,
+    to_sparse,
+)
 from bowstring.layouts.validation import validate
 from tests.kernels.ml_values import MATRIX_TYPE, VECTOR_TYPE
 
@@ -159,6 +170,15 @@ def test_malformed_values_are_invalid_data(row: tuple[Any, ...], message: str) -
         to_lists(array, bs.float64())
 
 
+def test_a_copied_error_keeps_its_location_and_notes() -> None:
+    with pytest.raises(MalformedRowError) as caught, prefix_errors("column 'v'"):
+        to_lists(bs.array([(0, -2, [], [])], VECTOR_TYPE), bs.float64())
+    caught.value.add_note("in part 3")
+    for error in (copy(caught.value), pickle.loads(pickle.dumps(caught.value))):
+        assert str(error) == "column 'v': vector 0: the size -2 is negative"
+        assert (error.kind, error.row, error.__notes__) == ("vector", 0, ["in part 3"])
+
+
 def test_nulls_in_vectors_are_invalid_data() -> None:
     fields = {"type": bs.int8(), "size": bs.int32(), "indices": bs.list_("int32"), "values": bs.list_("float64")}
     good: Any = (0, 3, [0, 1], [1.0, 2.0])
@@ -170,6 +190,27 @@ def test_nulls_in_vectors_are_invalid_data() -> None:
         array = bs.array([None, good, row], bs.struct(fields)).slice(1)
         with pytest.raises(InvalidDataError, match=f"vector 1: {name}: found null"):
             read_vectors(array)
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_nulls_in_matrices_are_invalid_data(kind: str) -> None:
+    nullable = bs.struct(
+        [
+            (field.name, bs.list_(field.type.value_type) if isinstance(field.type, List) else field.type)
+            for field in MATRIX_TYPE.fields
+        ]
+    )
+    names = [field.name for field in MATRIX_TYPE.fields]
+    row = (
+        (1, 1, 2, None, None, [1.0, 2.0], False) if kind == "dense" else (0, 1, 2, [0, 1, 2], [0, 0], [1.0, 2.0], False)
+    )
+    good: dict[str, Any] = dict(zip(names, row, strict=True))
+    assert to_lists(bs.array([None, good], nullable), bs.float64()).to_pylist() == [None, [[1.0, 2.0]]]
+    for name in [name for name in names if good[name] is not None]:
+        bad_values = [None] if not isinstance(good[name], list) else [None, [None, *good[name][1:]]]
+        for value in bad_values:
+            with pytest.raises(InvalidDataError, match=f"matrix 1: {name}: found null"):
+                to_lists(bs.array([good, {**good, name: value}], nullable), bs.float64())
 
 
 def test_the_zeros_of_a_few_bytes_are_limited() -> None:

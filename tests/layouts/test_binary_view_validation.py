@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 import numpy as np
 import pytest
@@ -93,6 +94,17 @@ def test_every_data_buffer_is_validated() -> None:
     truncated_text = DATA[:-1] + b"\xff"
     with pytest.raises(InvalidDataError, match=r"values\[4\] is not valid UTF-8"):
         array_of(view_records, DATA, DATA, truncated_text).validate(full=True)
+
+
+def test_the_first_of_many_missing_data_buffers_is_reported_at_once() -> None:
+    view_records = np.zeros(300_000, VIEW)
+    view_records["length"] = len(DATA)
+    view_records["prefix"] = np.void(DATA[:4])
+    view_records["buffer"] = np.arange(len(view_records))
+    start = time.process_time()
+    with pytest.raises(InvalidDataError, match=r"views\[1\] points to data buffer 1 of 1"):
+        array_of(view_records, DATA).validate(full=True)
+    assert time.process_time() - start < 0.5  # 2 s if all buffers are looked at
 
 
 def test_a_few_strings_in_much_data_are_validated_one_by_one() -> None:

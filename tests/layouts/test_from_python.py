@@ -628,6 +628,48 @@ def test_the_value_that_does_not_fit_is_named(type_: bs.DataType, values: list[A
         bs.array([None, *values], type_)
 
 
+@pytest.mark.parametrize(
+    ("type_", "values", "message"),
+    [
+        (bs.string(), [b"", "", 5], "value 2: 5 cannot be converted to string: int is neither text nor bytes"),
+        (bs.string(), ["a", None, "\ud800"], "value 2: .* cannot be converted to string: .* surrogates not allowed"),
+        (bs.binary(), ["a", b"", "\ud800"], "value 2: .* cannot be converted to binary: .* surrogates not allowed"),
+        (bs.string(), [b"a", b"\xff"], "value 1: .* cannot be converted to string: .* can't decode byte 0xff"),
+        (bs.string(), [b"", memoryview(b"a")], "value 1: <memory at .* cannot be converted to string"),
+    ],
+)
+def test_a_string_that_does_not_fit_is_named(type_: bs.DataType, values: list[Any], message: str) -> None:
+    with pytest.raises(TypeMismatchError, match=message):
+        bs.array(values, type_)
+    with pytest.raises(TypeMismatchError, match=message):
+        bs.array(values, bs.dictionary(bs.int8(), type_))
+
+
+@pytest.mark.parametrize(
+    "make", [lambda type_: bs.dictionary("int32", type_), lambda t: bs.run_end_encoded("int32", t)]
+)
+def test_repeated_strings_are_stored_once(make: Callable[[bs.DataType], bs.DataType]) -> None:
+    values = [None, "a", *["x" * 300_000] * 80, *["y" * 300_000] * 40, "a", None]
+    tracemalloc.start()
+    try:
+        array = bs.array(values, make(bs.string()))
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 10_000_000
+    array.validate(full=True)
+    assert array.equals(bs.array(values).cast(array.type))
+    with pytest.raises(TypeMismatchError, match=f"value {len(values)}: "):
+        bs.array([*values, "\ud800"], array.type)
+
+
+def test_numpy_s_strings_become_bytes() -> None:
+    assert bs.array([np.str_("a"), b"b"]).to_pylist() == [b"a", b"b"]
+    assert bs.array([np.str_("ä"), None], bs.binary()).to_pylist() == ["ä".encode(), None]
+    with pytest.raises(TypeMismatchError, match="value 1: <memory at"):
+        bs.array([b"a", np.array([1, 2], np.int16).data], bs.binary())
+
+
 def test_values_of_compatible_types_are_accepted() -> None:
     assert bs.array([1, 2.5, None], bs.float64()).to_pylist() == [1.0, 2.5, None]
     assert bs.array([(1, 2), [3]], bs.list_(bs.int8())).to_pylist() == [[1, 2], [3]]

@@ -22,6 +22,15 @@ def test_a_decimal_with_an_enormous_exponent_is_rejected_at_once(value: Any, mak
     assert time.monotonic() - start < 2
 
 
+def test_an_integer_with_an_enormous_exponent_is_rejected_at_once() -> None:
+    start = time.monotonic()
+    for value in (Decimal("1E+999999999"), Decimal("-1E+20"), Decimal("Infinity")):
+        with pytest.raises(errors.TypeMismatchError, match="out of range"):
+            bs.array([1, value], bs.int64())
+    assert time.monotonic() - start < 2
+    assert bs.array([Decimal("1E+19"), Decimal("0E+999999999")], bs.uint64()).to_pylist() == [10**19, 0]
+
+
 def test_a_zero_with_an_enormous_exponent_is_a_zero() -> None:
     assert bs.array([Decimal("0E+999999")], bs.decimal32(9, 2)).to_pylist() == [Decimal("0.00")]
 

@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from bowstring.memory import available_memory
-from bowstring.memory.available_memory import available_memory_bytes, read_memory_limits
+from bowstring.memory.available_memory import (
+    available_memory_bytes,
+    check_available_memory,
+    read_memory_limits,
+)
 from tests.control_group import limit_memory
 from tests.sharing.python_process import run_python
 
@@ -88,3 +92,13 @@ def test_the_group_of_this_process_is_found_below_the_mount(
     monkeypatch.setattr(available_memory, "Path", ProcPath)
     mount = available_memory._ControlGroupMount(tmp_path, root, is_unified=line.startswith("0::"))
     assert mount.find_group() == tmp_path / folder
+
+
+def test_unknown_memory_is_not_looked_for_at_each_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[None] = []
+    monkeypatch.setattr(available_memory, "available_memory_bytes", lambda: calls.append(None))
+    monkeypatch.setattr(available_memory, "_unchecked_bytes", 0)
+    monkeypatch.setattr(available_memory, "_max_unchecked_bytes", 64 << 20)
+    for _ in range(640):
+        check_available_memory(1 << 20, "part")
+    assert len(calls) == 10

@@ -84,6 +84,15 @@ def test_a_writer_seals_what_was_written_through_its_descriptor() -> None:
             assert bytes(region.memory) == b"raw bytes"
 
 
+def test_memory_whose_permissions_can_t_be_set_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def deny(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "fchmod", deny)
+    with assert_descriptors_closed(), pytest.raises(ResourceError, match="can't create 'part'"):
+        RegionWriter("part")
+
+
 def test_memory_of_a_known_size_is_written_in_place() -> None:
     with Region.create_builder(1000) as builder:
         builder.memory[:5] = b"first"

@@ -7,19 +7,18 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from bowstring.interop.pyarrow_arrays import import_pyarrow
-from bowstring.layouts.base import ArrayData
 
 _Operator: TypeAlias = Callable[[Any, Any], Any]
 
 
 def _calculate(function: Callable[..., Any], *operands: Any) -> Any:
-    own_operands = [each for each in operands if isinstance(each, Arithmetic)]
-    # With an array, the result is an array.
-    owner = next((each for each in own_operands if isinstance(each, ArrayData)), own_operands[0])
+    pa = import_pyarrow()
+    owner = next(each for each in operands if isinstance(each, Arithmetic))
     converted = [each._to_pyarrow() if isinstance(each, Arithmetic) else each for each in operands]
-    if not isinstance(operands[0], Arithmetic):
-        converted[0] = import_pyarrow().scalar(operands[0])
-    return owner._from_pyarrow(function(*converted))
+    if not isinstance(converted[0], pa.Array | pa.Scalar | pa.ChunkedArray):
+        converted[0] = pa.scalar(converted[0])
+    value = function(*converted)
+    return owner._from_pyarrow(value.combine_chunks() if isinstance(value, pa.ChunkedArray) else value)
 
 
 def _operators(function: _Operator) -> tuple[_Operator, _Operator]:
@@ -31,7 +30,7 @@ def _operators(function: _Operator) -> tuple[_Operator, _Operator]:
 
 
 class Arithmetic:
-    """The operators. A value of Python can be the other operand."""
+    """The operators. The other operand can be a value of Python, or a scalar or array of pyarrow."""
 
     __slots__ = ()
 
@@ -39,6 +38,7 @@ class Arithmetic:
         raise NotImplementedError
 
     def _from_pyarrow(self, value: Any) -> Any:
+        """Return pyarrow's array, or its scalar if this is a scalar, as one of Bowstring."""
         raise NotImplementedError
 
     __add__, __radd__ = _operators(operator.add)

@@ -498,7 +498,8 @@ def _parse_sorting(sorting: Any, null_placement: NullPlacement) -> list[tuple[st
     if isinstance(sorting, str):
         return [(sorting, "ascending", null_placement)]
     try:
-        return [(name, order, *(placement or [null_placement])) for name, order, *placement in sorting]
+        keys = [(*key, null_placement) if len(key) == 2 else tuple(key) for key in sorting]
+        return [(name, order, placement) for name, order, placement in keys]
     except (TypeError, ValueError):
         raise InvalidArgumentError(
             f"sort_by: a column's name, or pairs of names and orders, not {sorting!r:.100}"

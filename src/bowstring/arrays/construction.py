@@ -15,6 +15,7 @@ from bowstring.arrays.chunked_array import ChunkedArray, as_chunked_array
 from bowstring.arrays.scalar import Scalar
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.field import DataType
+from bowstring.datatypes.types import Null
 from bowstring.errors import InvalidArgumentError, TypeMismatchError, WouldCopyError, check_count
 from bowstring.interop import c_data, dlpack
 from bowstring.interop.pandas import is_pandas_object
@@ -104,28 +105,29 @@ def array(
 
 
 def _array_from_objects(values: Sequence[Any], data_type: DataType | None) -> Array:
-    """Create an array of Python objects. Scalars have the type of the first one by default."""
+    """Create an array of Python objects. Scalars have the type of the first one by default that is not of nulls."""
     if data_type is None and values:
-        first = values[0] if values[0] is not None else next((each for each in values if each is not None), None)
+        first: Any = values[0] if values[0] is not None else next((each for each in values if each is not None), None)
         if isinstance(first, Scalar) or is_pyarrow_scalar(first):
-            data_type = as_type(first.type)  # type: ignore[union-attr]
+            types = (as_type(each.type) for each in values if isinstance(each, Scalar) or is_pyarrow_scalar(each))
+            data_type = next((type_ for type_ in types if not isinstance(type_, Null)), None)
     return Array.from_array_data(array_from_python(values, data_type))
 
 
 def _select_values(values: Any, mask: Any, size: int | None, from_pandas: bool | None) -> tuple[Any, Any]:
     """Return the first `size` values, as a sequence, and their mask, which with `from_pandas` includes NaN."""
+    if size is not None and isinstance(values, Iterable) and not isinstance(values, str | bytes | Mapping):
+        count = check_count("array: the size", size)
+        sliceable: Any = getattr(values, "iloc", values)  # of a pandas series: by position, whatever its labels
+        values = sliceable[:count] if hasattr(values, "__array__") else list(islice(values, count))
     if is_pandas_object(values):
         values = np.asarray(values) if from_pandas is False else values
-    elif size is not None:
-        count = check_count("array: the size", size)
-        values = values[:count] if hasattr(values, "__array__") else list(islice(values, count))
     elif isinstance(values, Iterator):
         values = list(values)
     if not from_pandas:
         return values, mask
     if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        is_nan = np.isnan(values)
-        return values, is_nan if mask is None else is_nan | as_mask(mask, values.shape)
+        return np.ma.MaskedArray(values, np.isnan(np.ma.getdata(values))), mask
     if isinstance(values, list | tuple) or (isinstance(values, np.ndarray) and values.dtype.kind == "O"):
         numbers = (float, np.floating, Decimal)
         values = [None if isinstance(value, numbers) and value != value else value for value in values]

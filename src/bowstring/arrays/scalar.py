@@ -25,7 +25,7 @@ from bowstring.datatypes.types import (
 )
 from bowstring.display.values import format_type, format_values
 from bowstring.errors import TypeMismatchError
-from bowstring.interop.pyarrow_arrays import array_to_pyarrow, scalar_from_pyarrow
+from bowstring.interop.pyarrow_arrays import array_to_pyarrow, is_pyarrow_scalar, scalar_from_pyarrow
 from bowstring.layouts.indexing import normalize_index
 from bowstring.layouts.union import UnionLayout
 from bowstring.memory.buffer import Buffer
@@ -181,8 +181,10 @@ class Scalar(Arithmetic):
     def _to_pyarrow(self) -> Any:
         return array_to_pyarrow(self._array)[0]
 
-    def _from_pyarrow(self, value: Any) -> Scalar:
-        return Scalar(Array.from_array_data(scalar_from_pyarrow(value)))
+    def _from_pyarrow(self, value: Any) -> Scalar | Array:
+        if is_pyarrow_scalar(value):
+            return Scalar(Array.from_array_data(scalar_from_pyarrow(value)))
+        return self._array._from_pyarrow(value)
 
     # Equal to the Python object, so it must have the hash of that; lists and structs have none.
 

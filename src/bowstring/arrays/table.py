@@ -330,7 +330,10 @@ class Table(ColumnContainer[ChunkedArray]):
         {'city': ['Riga'], 'amount': [5], 'country': ['LV']}
         """
         pa = import_pyarrow()
-        options["filter_expression"] = find_expression(options.get("filter_expression"))
+        if "filter_expression" in options:
+            condition = options["filter_expression"]
+            expression = find_expression(condition)
+            options["filter_expression"] = condition if expression is None else expression
         return table(pa.table(self).join(pa.table(right_table), keys, right_keys, join_type, **options))
 
     def join_asof(self, right_table: Table, on: str, by: str | Sequence[str], tolerance: int, **options: Any) -> Table:

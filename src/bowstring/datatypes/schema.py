@@ -119,7 +119,7 @@ class Schema:
         text = self.metadata.get(b"pandas")
         try:
             return None if text is None else json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise InvalidDataError(f"the custom metadata 'pandas' of the schema is not JSON: {error}") from None
 
     def index(self, key: str | int) -> int:

@@ -11,11 +11,22 @@ import ast
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from bowstring.datatypes.conversion import TypeLike, as_type
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
+from bowstring.datatypes.types import (
+    BaseList,
+    DataType,
+    LargeList,
+    LargeListView,
+    ListView,
+    Map,
+    RunEndEncoded,
+    Struct,
+)
 from bowstring.errors import (
     BowstringError,
     InvalidArgumentError,
@@ -29,6 +40,7 @@ from bowstring.errors import (
 )
 from bowstring.interop import c_data
 from bowstring.interop.c_array import AbstractRecordBatch, ColumnarBatch
+from bowstring.kernels.cast import cast
 from bowstring.kernels.chunked_array_data import ChunkedArrayData, cast_chunks
 from bowstring.layouts.base import ArrayData, check_expanded_array
 from bowstring.layouts.binary_view import BinaryViewLayout
@@ -52,8 +64,8 @@ def is_pandas_object(source: object) -> bool:
 def to_series(column: ArrayData | ChunkedArrayData, options: Mapping[str, Any]) -> Any:
     """Convert a column to a series with the options of pyarrow's `to_pandas`. Raises as `to_frame`."""
     pa = _import_pyarrow()
-    chunks = column.chunks if isinstance(column, ChunkedArrayData) else [column]
-    checked = ChunkedArrayData([_check_values(chunk) for chunk in chunks], column.type)
+    chunks, type_ = column.chunks if isinstance(column, ChunkedArrayData) else [column], _plain_type(column.type)
+    checked = ChunkedArrayData([_check_values(chunk, type_) for chunk in chunks], type_)
     with _translated_errors("to_pandas", options):
         return pa.chunked_array(c_data.StreamExporter(c_data.export_chunked_array(checked))).to_pandas(**options)
 
@@ -66,12 +78,13 @@ def to_frame(schema: Schema, batches: Iterable[AbstractRecordBatch], options: Ma
     can't have, `WouldCopyError` if `zero_copy_only` is not possible, and `TypeMismatchError` for unknown options.
     """
     _import_pyarrow()
+    schema = Schema(tuple(map(_with_plain_type, schema.fields)), schema.pairs)
     checked = []
     for batch_index, batch in enumerate(batches):
         columns = []
         for field, column in zip(schema.fields, batch.columns, strict=True):
             with prefix_errors(f"record batch {batch_index}, column {field.name!r}"):
-                columns.append(_check_values(column))
+                columns.append(_check_values(column, field.type))
         checked.append(ColumnarBatch(batch.num_rows, columns))
     if options.get("ignore_metadata") or PANDAS_KEY not in schema.metadata:
         with _translated_errors("to_pandas", options):  # pyarrow parses even metadata that it ignores
@@ -89,12 +102,32 @@ def _to_pa_table(schema: Schema, batches: Iterable[AbstractRecordBatch]) -> Any:
     return _import_pyarrow().table(c_data.StreamExporter(c_data.export_stream(schema, batches)))
 
 
-def _check_values(array: ArrayData) -> ArrayData:
-    """Check an array, whose offsets and indices pyarrow and pandas use unchecked. Views of nulls, whose lengths they
-    add up, become empty.
+def _plain_type(type_: DataType) -> DataType:
+    """Return a type with large lists in place of list views, of which pyarrow takes wrong slots for null, and values in
+    place of runs: those of timestamps with a time zone end the process.
+    """
+    if isinstance(type_, RunEndEncoded):
+        return _plain_type(type_.value_type)
+    if isinstance(type_, ListView | LargeListView):
+        return LargeList(_with_plain_type(type_.value_field))
+    if isinstance(type_, BaseList):
+        return replace(type_, value_field=_with_plain_type(type_.value_field))
+    if isinstance(type_, Struct):
+        return Struct(tuple(map(_with_plain_type, type_.fields)))
+    return replace(type_, entries_field=_with_plain_type(type_.entries_field)) if isinstance(type_, Map) else type_
+
+
+def _with_plain_type(field: Field) -> Field:
+    return field.with_type(_plain_type(field.type))
+
+
+def _check_values(array: ArrayData, type_: DataType) -> ArrayData:
+    """Check an array, whose offsets and indices pyarrow and pandas use unchecked, and cast it. Views of nulls, whose
+    lengths they add up, become empty.
     """
     check_expanded_array(array)
     validate(array, full=True)
+    array = cast(array, type_)
     layout = array.layout
     if isinstance(layout, BinaryViewLayout):
         array = layout.with_empty_nulls(array)

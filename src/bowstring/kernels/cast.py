@@ -20,7 +20,7 @@ from bowstring.kernels import cast_numeric, cast_string, cast_temporal
 from bowstring.kernels.encode import dictionary_encode, run_end_decode, run_end_encode
 from bowstring.kernels.ml_vectors import is_matrix, is_vector, to_lists
 from bowstring.kernels.nulls import check_no_nulls, extract_value_field, insert_nulls, insert_nulls_at
-from bowstring.layouts.base import ArrayData, check_expanded_array, find_first_true
+from bowstring.layouts.base import ArrayData, Layout, check_expanded_array, find_first_true
 from bowstring.layouts.dictionary import DictionaryLayout, decode_dictionary
 from bowstring.layouts.fixed_size_list import FixedSizeListLayout
 from bowstring.layouts.gather import take_ranges
@@ -43,7 +43,7 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
     source = array.type
     target_type = as_type(target_type, "cast")
     if source == target_type:
-        return array.with_layout(layout_of(target_type))  # with the names of its fields
+        return _rename_fields(array, layout_of(target_type))
     check_expanded_array(array)
     try:
         for source_types, target_types, convert in _CASTS:
@@ -94,6 +94,19 @@ def _drop_null_and_compact(array: ArrayData) -> ArrayData:
     if mask is None and isinstance(array.layout, (StructLayout, ListLayout, FixedSizeListLayout)):
         return array.compact()
     return array.layout.take(array, np.arange(array.length) if mask is None else np.flatnonzero(mask))
+
+
+def _rename_fields(array: ArrayData, layout: Layout) -> ArrayData:
+    """Return an array with the field names of an equal type at every depth, without copying."""
+    if array.layout is layout:
+        return array
+    children = tuple(map(_rename_fields, array.children, layout.children))
+    dictionary = array.dictionary
+    if dictionary is not None and layout.dictionary is not None:
+        dictionary = _rename_fields(dictionary, layout.dictionary)
+    return ArrayData(
+        layout, array.length, array.own_buffers, children, dictionary, array.known_null_count, array.offset
+    )
 
 
 def _cast_lists(array: ArrayData, target: Any, safe: bool) -> ArrayData:

@@ -12,6 +12,7 @@ encoded, run-end encoded and extension arrays compare by their values.
 
 from __future__ import annotations
 
+import datetime as dt
 import math
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -304,8 +305,9 @@ def _find_time(type_: Any, value: Any) -> _FilterValue:
     finer_class = t.Timestamp if isinstance(type_, t.Date) else type(type_)
     limits = np.iinfo(primitive_layout(type_).dtype)
     first_error: TypeMismatchError | None = None
-    # Python's times have microseconds, NumPy's and pandas' may have nanoseconds.
-    for each in (type_, finer_class("us"), finer_class("ns")):
+    # Python's times have microseconds, NumPy's and pandas' may have nanoseconds. As a date, a datetime is its midnight.
+    is_finer = isinstance(type_, t.Date) and isinstance(value, dt.datetime)
+    for each in (*(() if is_finer else (type_,)), finer_class("us"), finer_class("ns")):
         try:
             (units,) = layout_of(each).from_pylist([value]).buffer_values(1).tolist()
         except TypeMismatchError as error:

@@ -39,6 +39,8 @@ _MATRIX_FIELDS = {
     "isTransposed": t.Bool(),
 }
 _SPARSE = 0
+_SPARSE_FIELDS = {"size", "indices", "colPtrs", "rowIndices"}
+"""What only sparse vectors and matrices have."""
 
 
 class MalformedRowError(InvalidDataError):
@@ -49,7 +51,7 @@ class MalformedRowError(InvalidDataError):
         self.kind, self.row, self.text = kind, row, text
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.kind, self.row, self.text)
+        return type(self), (self.kind, self.row, self.text), {**vars(self), "args": self.args}
 
 
 def is_vector(data_type: t.DataType) -> bool:
@@ -118,7 +120,7 @@ def read_vectors(array: ArrayData) -> StoredVectors:
     Raises `InvalidDataError` if indices are out of range, or not as many as values, or anything that is needed is null.
     """
     types, _, indices, values = _columns(array)
-    _check_nulls(array)
+    _check_nulls("vector", array)
     sizes, is_sparse = vector_sizes(array), types.buffer_values(1) == _SPARSE
     starts, counts = offsets_and_sizes(values)
     counts = _zero_nulls(array, counts)
@@ -209,6 +211,7 @@ def _read_matrices(array: ArrayData) -> tuple[Indices, Values, Values]:
     Raises `InvalidDataError` if a matrix is malformed.
     """
     types, _, _, pointers, row_indices, values, transposed = _columns(array)
+    _check_nulls("matrix", array)
     assert isinstance(transposed.layout, BooleanLayout)
     is_transposed, is_sparse = transposed.layout.unpack_values(transposed), types.buffer_values(1) == _SPARSE
     num_rows, num_columns = _matrix_shapes(array)
@@ -254,16 +257,16 @@ def _zero_nulls(array: ArrayData, numbers: Values) -> Indices:
     return numbers.astype(np.int64) if valid is None else np.where(valid, numbers, 0).astype(np.int64)
 
 
-def _check_nulls(array: ArrayData) -> None:
-    """Raise `InvalidDataError` if a vector has a null that its type does not allow."""
+def _check_nulls(kind: str, array: ArrayData) -> None:
+    """Raise `InvalidDataError` if a vector or matrix has a null that its type does not allow."""
     valid, columns = array.validity_mask(), _columns(array)
     is_sparse = columns[0].buffer_values(1) == _SPARSE
-    for name, column in zip(_VECTOR_FIELDS, columns, strict=True):
-        is_needed = is_sparse if name in ("size", "indices") else np.ones(array.length, np.bool_)
+    for name, column in zip((field.name for field in array.type.fields), columns, strict=True):
+        is_needed = is_sparse if name in _SPARSE_FIELDS else np.ones(array.length, np.bool_)
         is_needed = is_needed if valid is None else is_needed & valid
         has_value = column.validity_mask()
         if has_value is not None and (is_needed & ~has_value).any():
-            raise MalformedRowError("vector", find_first_true(is_needed & ~has_value), f"{name}: found null")
+            raise MalformedRowError(kind, find_first_true(is_needed & ~has_value), f"{name}: found null")
         is_element = column.children[0].validity_mask() if column.children else None
         if is_element is not None and is_needed.any():
             rows = np.flatnonzero(is_needed)
@@ -271,7 +274,7 @@ def _check_nulls(array: ArrayData) -> None:
             is_null = ~is_element[range_indices(starts, sizes)]
             if is_null.any():
                 row = int(np.repeat(rows, sizes)[find_first_true(is_null)])
-                raise MalformedRowError("vector", row, f"{name}: found null")
+                raise MalformedRowError(kind, row, f"{name}: found null")
 
 
 def _check_sizes(kind: str, sizes: Indices) -> Indices:

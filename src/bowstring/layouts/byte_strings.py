@@ -81,16 +81,22 @@ def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tupl
     try:
         try:
             data, lengths = encode(values)
+            _check_lengths(data, lengths)
         except TypeError:  # a null, text as bytes, or an error
             strings, mask = replace_none(values, "" if is_text else b"")
             other = (bytes, bytearray) if is_text else str
             strings = [_transcode(value) if isinstance(value, other) else value for value in strings]
             data, lengths = encode(strings)
+            _check_lengths(data, lengths)
     except (TypeError, UnicodeError):
         raise _conversion_error(values, is_text, type) from None
-    if int(lengths.sum()) != len(data):  # a memoryview with elements of several bytes
-        raise _conversion_error(values, is_text, type)
     return data, lengths, mask
+
+
+def _check_lengths(data: bytes, lengths: Indices) -> None:
+    """Raise `TypeError` if values have another number of bytes: memoryviews of wider elements, and NumPy's `str_`."""
+    if int(lengths.sum()) != len(data):
+        raise TypeError
 
 
 def _transcode(value: Any) -> Any:
@@ -108,11 +114,21 @@ def _encode_bytes(values: Sequence[bytes]) -> tuple[bytes, Indices]:
 
 
 def _conversion_error(values: Sequence[Any], is_text: bool, type: DataType) -> TypeMismatchError:
-    for index, value in enumerate(values):
-        try:
-            fits = value is None or isinstance(value, str) or (is_bytes_like(value) and (not is_text or value.decode()))
-        except (AttributeError, UnicodeDecodeError):
-            fits = False
-        if not fits:
-            return TypeMismatchError(f"value {index}: {short_repr(value)} cannot be converted to {type}")
-    return TypeMismatchError(f"a value cannot be converted to {type}: UTF-8 does not encode surrogates")
+    """The error for the first value that does not fit."""
+    reasons = ((index, _misfit_reason(value, is_text)) for index, value in enumerate(values))
+    index, reason = next((pair for pair in reasons if pair[1]), (0, ""))
+    return TypeMismatchError(f"value {index}: {short_repr(values[index])} cannot be converted to {type}{reason}")
+
+
+def _misfit_reason(value: Any, is_text: bool) -> str:
+    """Why a value is not a string or a byte string, to follow a message; "" if it is, or None."""
+    try:
+        if isinstance(value, str):
+            value.encode()
+        elif is_text and is_bytes_like(value):
+            value.decode()
+        elif value is not None and not is_bytes_like(value):
+            return f": {type(value).__name__} is neither text nor bytes"
+    except (AttributeError, UnicodeError) as error:
+        return f": {error}"
+    return ""

@@ -82,12 +82,12 @@ def array_from_numpy(values: Values, type: DataType | None = None, valid: Values
     Dimensions beyond the first become fixed-size lists. `valid` is False for nulls; it has an element per row or per
     element of `values`, or fields with such arrays. Raises `TypeMismatchError` if the values do not fit the type.
     """
+    if values.ndim == 0:
+        raise TypeMismatchError("expected a NumPy array of at least one dimension, found a scalar")
     return _from_numpy(values, layout_of(type or type_of_numpy_array(values)), valid)
 
 
 def _from_numpy(values: Values, layout: Layout, valid: Values | None) -> ArrayData:
-    if values.ndim == 0:
-        raise TypeMismatchError("expected a NumPy array of at least one dimension, found a scalar")
     if values.dtype.byteorder == ">" or (values.dtype.kind in "iufmM" and not values.dtype.isnative):
         values = values.astype(values.dtype.newbyteorder("="))
     if isinstance(layout, ExtensionLayout):

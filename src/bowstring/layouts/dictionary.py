@@ -32,7 +32,7 @@ from bowstring.layouts.base import (
 from bowstring.layouts.concatenation import array_lengths, concat_buffer_values, concat_validity
 from bowstring.layouts.equality import arrays_equal, has_prefix
 from bowstring.layouts.expansion_limits import check_expanded_slots
-from bowstring.layouts.factorize import factorize_keys, identity_keys_with_nulls
+from bowstring.layouts.factorize import encode_values, factorize_keys, identity_keys_with_nulls
 from bowstring.layouts.interleave import InterleavableLayout, SlotSelection
 from bowstring.layouts.primitive import PrimitiveLayout
 from bowstring.memory import bitmap
@@ -133,7 +133,7 @@ class DictionaryLayout(InterleavableLayout):
         return value_mask if mask is None else value_mask & mask
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        return self.encode(self._dictionary.from_pylist(values))
+        return encode_values(values, self._dictionary, self.encode)
 
     def encode(self, array: ArrayData) -> ArrayData:
         """Encode an array of the dictionary's type as indices into its distinct values, in order of first appearance.

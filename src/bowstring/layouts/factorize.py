@@ -9,16 +9,21 @@ computes for all strings at once; equal hashes are verified by comparing the byt
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from types import NoneType
+from typing import Any
 
 import numpy as np
 
-from bowstring.layouts.base import ArrayData, Indices, Values, check_expanded_array
+from bowstring.errors import TypeMismatchError
+from bowstring.layouts.base import ArrayData, Indices, Layout, Values, check_expanded_array
 from bowstring.layouts.sort_keys import rank_bytes, run_start_mask, stable_argsort
 from bowstring.memory.buffer import UINT8
 
 # A table of 512 KiB, which is not cleared and so costs little also for a few slots.
 _MIN_TABLE_SIZE = 1 << 16
+_MANY_BYTES = 1 << 24
 _WORD = np.dtype("<u8")
 # By number of bytes, 0 to 8: little-endian words have the first bytes of a string in their lower bits.
 _MASKS = np.array([(1 << 8 * count) - 1 for count in range(_WORD.itemsize + 1)], _WORD)
@@ -29,7 +34,7 @@ _BLOCK_STRINGS = 1 << 14
 # Strings left after this have equal hashes under all mixtures so far, or were built to: sorting bounds the time.
 _ROUNDS = 16
 _SEED = np.uint64(secrets.randbits(64))
-"""Random, so that an attacker cannot construct strings with colliding hashes."""
+"""Random, so that hashes are not known in advance. Strings with equal hashes can still be constructed."""
 _HALF = np.uint64(32)
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 """2**64 over the golden ratio: its multiples spread over the upper bits."""
@@ -59,6 +64,20 @@ def scatter_valid(key: Values, valid: Values | None) -> Values:
 def factorize(array: ArrayData) -> tuple[Indices, Indices]:
     """Return the code of each slot, in order of first appearance, and the index of each distinct value."""
     return factorize_keys(identity_keys_with_nulls(array), array.length)
+
+
+def encode_values(values: Sequence[Any], layout: Layout, encode: Callable[[ArrayData], ArrayData]) -> ArrayData:
+    """Return what `encode`, which finds equal values, makes of an array of Python values.
+
+    Raises as `Layout.from_pylist`.
+    """
+    # Repeated strings of many bytes in all are stored once, before they are encoded: they may not fit 32-bit offsets.
+    if set(map(type, values)) - {NoneType} in ({str}, {bytes}) and sum(map(len, filter(None, values))) >= _MANY_BYTES:
+        index_by_value = {value: index for index, value in enumerate(dict.fromkeys(values))}
+        with suppress(TypeMismatchError):  # raised below, with the index of the value
+            encoded = encode(layout.from_pylist(list(index_by_value)))
+            return encoded.take(np.fromiter(map(index_by_value.__getitem__, values), np.int64, len(values)))
+    return encode(layout.from_pylist(values))
 
 
 def list_identity_keys(elements: ArrayData, offsets: Indices) -> Values:
@@ -144,7 +163,7 @@ def byte_string_codes(data: Values, offsets: Indices) -> Indices:
         starts, lengths = starts[short], lengths[short]
     words = _view_words(data)
     firsts = _find_first_occurrences(_hash_strings(words, starts, lengths))
-    # A collision of the hashes is next to impossible, and leads to the sort.
+    # A collision of the hashes is next to impossible unless strings were built for it, and leads to the sort.
     if not _are_equal_to_first_occurrences(words, starts, lengths, firsts):
         return rank_bytes(data, offsets)
     codes[short] = short[firsts]

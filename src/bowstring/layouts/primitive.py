@@ -154,11 +154,11 @@ class PrimitiveLayout(InterleavableLayout):
     def interleave_ranges(self, slots: SlotSelection, lengths: Indices) -> ArrayData | None:
         # As bytes: taking 200,000 lists of 128 int32 on average in random order, each element by an index of its own
         # takes three times as long.
-        if any(array.null_count for array in slots.arrays):
+        width = self.dtype.itemsize
+        if not width or any(array.null_count for array in slots.arrays):
             return None
         for array in slots.arrays:
             array.slice_buffer(1)  # raises if it is too short
-        width = self.dtype.itemsize
         values = slots.gather_bytes(1, slots.physical_indices * width, lengths * width).view(self.dtype)
         return ArrayData(self, len(values), (None, to_buffer(values)))
 

@@ -19,7 +19,7 @@ from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.layouts.base import ArrayData, Indices, Layout, Values, check_expanded_array, find_first_true, to_buffer
 from bowstring.layouts.equality import arrays_equal
 from bowstring.layouts.expansion_limits import check_expanded_slots
-from bowstring.layouts.factorize import identity_keys_with_nulls
+from bowstring.layouts.factorize import encode_values, identity_keys_with_nulls
 from bowstring.layouts.sort_keys import run_start_mask
 from bowstring.memory.bitmap import Mask
 
@@ -87,7 +87,7 @@ class RunEndEncodedLayout(Layout):
         return np.repeat(value_mask, lengths)
 
     def from_pylist(self, values: Sequence[Any]) -> ArrayData:
-        return self.encode(self.children[1].from_pylist(values))
+        return encode_values(values, self.children[1], self.encode)
 
     def encode(self, array: ArrayData) -> ArrayData:
         """Encode an array of the values' type as runs of equal values.

@@ -47,11 +47,10 @@ def check_available_memory(size_bytes: int, name: str) -> None:
     _unchecked_bytes += size_bytes
     if _unchecked_bytes < _max_unchecked_bytes:
         return
-    available = available_memory_bytes()
+    _unchecked_bytes, available = 0, available_memory_bytes()
     if available is None:
         return
     available = max(available - _MIN_CHECKED_BYTES, 0)  # what is not checked is allocated, too
-    _unchecked_bytes = 0
     _max_unchecked_bytes = min(max((available - size_bytes) // 2, _MIN_CHECKED_BYTES), _MAX_CHECKED_BYTES)
     if size_bytes > available:
         cause = OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))

@@ -25,6 +25,7 @@ from bowstring.errors import (
     limit_hint,
     translate_os_error,
 )
+from bowstring.memory.closable import call_on_error
 
 # Of linux/fcntl.h and linux/memfd.h, which Python 3.11 lacks.
 _SEAL_FUTURE_WRITE, _MFD_NOEXEC_SEAL = 16, 8
@@ -65,7 +66,8 @@ def new_memfd(name: str) -> int:
             descriptor = os.memfd_create(label, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         # All may write by default: another user who receives a descriptor could set the time of modification, which
         # `bowstring.sharing.share` compares.
-        os.fchmod(descriptor, 0o600)
+        with call_on_error(os.close, descriptor):
+            os.fchmod(descriptor, 0o600)
         return descriptor
 
 

@@ -17,6 +17,8 @@ NARROW_FLOATS = frozenset({np.dtype(np.float16), np.dtype(np.float32)})
 """The types whose values Python's floats show with more digits than identify them."""
 _NOT_NUMBERS = frozenset({bool, np.bool_, np.datetime64, np.timedelta64})
 """Types that Python converts to numbers."""
+_MAX_DIGITS = 20
+"""The digits of the largest integer of 64 bits."""
 
 
 def _check_types(python_types: set[type]) -> None:
@@ -29,9 +31,12 @@ def _to_exact_integer(value: Any) -> Any:
     """Return a whole number as an integer, and anything but a float or a decimal unchanged."""
     if not isinstance(value, (float, np.floating, Decimal)):
         return value
-    if value != int(value):  # infinities and NaN raise
+    if isinstance(value, Decimal) and value and value.adjusted() >= _MAX_DIGITS:
+        raise OverflowError  # as `array.array` would, without the integer, which may have millions of digits
+    integer = int(value or 0)  # infinities and NaN raise
+    if value != integer:
         raise ValueError("not a whole number")
-    return int(value)
+    return integer
 
 
 class IntegerCodec(ValueCodec):
