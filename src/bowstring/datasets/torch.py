@@ -10,6 +10,7 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Unpack, cast, overload
 
 import numpy as np
@@ -40,22 +41,21 @@ def __dir__() -> list[str]:
 
 
 class TensorBatch(dict[str, Any]):
-    """The columns of rows by name: tensors of numbers, booleans and lists of them, lists of other values.
+    """The columns of rows by name: tensors of numbers, booleans and lists of them, lists of other values."""
 
-    Pickled, as a worker sends it, small tensors of one type and shape are one tensor: PyTorch sends each tensor by a
-    connection of its own, which takes longer than to copy 100 KB.
+
+def _reduce_batch(batch: TensorBatch) -> tuple[Any, ...]:
+    """Reduce a batch that a worker sends: small tensors of one type and shape are one tensor.
+
+    PyTorch sends each tensor by a connection of its own, which takes longer than to copy 100 KB twice.
     """
-
-    def __copy__(self) -> TensorBatch:
-        return TensorBatch(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names_by_kind = dict[tuple[torch.dtype, torch.Size], list[str]]()
-        for name, value in self.items():
-            if _can_be_stacked(value):
-                names_by_kind.setdefault((value.dtype, value.shape), []).append(name)
-        stacks = [(names, torch.stack([self[name] for name in names])) for names in names_by_kind.values()]
-        return _unstack, ({**self, **dict.fromkeys(chain.from_iterable(names_by_kind.values()))}, stacks)
+    names_by_kind = dict[tuple[torch.dtype, torch.Size], list[str]]()
+    for name, value in batch.items():
+        if _can_be_stacked(value):
+            names_by_kind.setdefault((value.dtype, value.shape), []).append(name)
+    groups = [names for names in names_by_kind.values() if len(names) > 1]
+    stacks = [(names, torch.stack([batch[name] for name in names])) for names in groups]
+    return _unstack, ({**batch, **dict.fromkeys(chain.from_iterable(groups))}, stacks), vars(batch) or None
 
 
 def _can_be_stacked(value: Any) -> bool:
@@ -63,17 +63,24 @@ def _can_be_stacked(value: Any) -> bool:
         type(value) is torch.Tensor
         and value.layout is torch.strided
         and value.device.type == "cpu"
+        and not (value.is_nested or value.is_quantized or value.requires_grad)
         and value.nbytes <= _MAX_STACKED_BYTES
-        and not (value.is_nested or value.requires_grad)
     )
 
 
 def _unstack(columns: dict[str, Any], stacks: list[tuple[list[str], torch.Tensor]]) -> TensorBatch:
-    """Return a batch with tensors that are views of stacks; `columns` has its other values, and the order."""
+    """Return a batch of tensors with memory of their own; `columns` has the others, and the order.
+
+    Views would retain the memory of all columns if the loop keeps one, and autograd restricts changing them in place.
+    """
     batch = TensorBatch(columns)
     for names, tensors in stacks:
-        batch.update(zip(names, tensors.unbind(), strict=True))
+        batch.update((name, tensor.clone()) for name, tensor in zip(names, tensors.unbind(), strict=True))
     return batch
+
+
+# Only for batches that are sent: files, copies and classes derived from it are pickled as usual.
+ForkingPickler.register(TensorBatch, _reduce_batch)
 
 
 class TensorRow(dict[str, Any]):
