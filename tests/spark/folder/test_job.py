@@ -119,6 +119,18 @@ def test_a_commit_succeeds_though_an_old_manifest_is_corrupt(tmp_path: Path, cap
         vacuum(tmp_path)  # which has nothing to commit
 
 
+def test_a_commit_succeeds_though_a_store_does_not_remove_the_staging_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(folder: Path, job: str) -> None:
+        raise RuntimeError(f"{folder} of job {job}: no reply")
+
+    job, entry = begin_job(tmp_path)
+    monkeypatch.setattr(staging, "remove_staging_folder", fail)
+    job.commit([entry])
+    assert f"{tmp_path}: is committed; files that it no longer needs remain: {tmp_path} of job {job.id}" in caplog.text
+
+
 def test_the_job_of_another_host_is_not_discarded_by_a_host_whose_clock_is_ahead(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
