@@ -19,6 +19,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datasets.batch_arrays import ArrayConverter, ArrayOptions, Arrays
 from bowstring.datasets.column_arrays import ColumnValues, RaggedArray, RowError, SparseRows
+from bowstring.datasets.order import check_epoch
 from bowstring.datasets.part_tables import PartTables, Source
 from bowstring.datasets.reader import EpochReader
 from bowstring.errors import InvalidArgumentError, require_package, suggest
@@ -128,8 +129,8 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         return self._tensors.categories
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch, or the rest of it if its position has been loaded."""
-        self._shared_position.set_epoch(to_integer("epoch", epoch))
+        """As `EpochReader.set_epoch`."""
+        self._shared_position.set_epoch(check_epoch(epoch))
 
     def __iter__(self) -> Iterator[TensorBatch]:
         info = get_worker_info()
