@@ -8,12 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql.types import LongType, StructType
 
+import bowstring as bs
 from bowstring.datasets.manifest import (
     MANIFEST_FOLDER,
     STAGING_FOLDER,
@@ -25,6 +27,7 @@ from bowstring.datasets.manifest import (
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.spark.folder import job as folder_job, staging
+from bowstring.spark.folder.data_files import DataFileWriter
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.folder.vacuum import vacuum
 from bowstring.spark.options import SaveMode, WriteOptions
@@ -39,6 +42,18 @@ def begin_job(folder: Path, mode: SaveMode = "append") -> tuple[FolderJob, Manif
     entry = ManifestEntry(data_file_name(job.id, 0, 1), 4, 1, 1)
     (folder / STAGING_FOLDER / job.id / entry.name).write_bytes(b"data")
     return job, entry
+
+
+def test_batches_of_other_types_leave_no_file_and_no_descriptor(tmp_path: Path) -> None:
+    writer = DataFileWriter(
+        lambda name: tmp_path / name, lambda index: f"{index}.arrow", ["x"], WriteOptions(), bs.schema({"x": "string"})
+    )
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(InvalidDataError, match="expected batches of") as caught:
+        writer.write(iter([pa.record_batch({"x": [1]})]))
+    assert caught.tb is not None  # has the local variables, which are not collected yet
+    assert os.listdir("/proc/self/fd") == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_job_that_ignores_data_keeps_files_that_another_program_wrote_meanwhile(tmp_path: Path) -> None:
