@@ -107,6 +107,17 @@ def test_a_value_that_does_not_fit_is_named_by_its_part_column_and_row(server: S
             list(EpochReader(table, 7, seed=seed).to_numpy(**options))
 
 
+def test_a_value_that_does_not_fit_into_a_feature_is_named_by_its_row_in_any_block_of_batches() -> None:
+    num_rows = 1 << 17
+    values = np.zeros(num_rows, np.int64)
+    for row in (0, 70_000, num_rows - 1):
+        values[row] = 1000
+        reader = EpochReader(bs.table({"x": values, "y": np.zeros(num_rows)}), 1 << 14, seed=1)
+        with pytest.raises(InvalidDataError, match=f"^column 'x': row {row:,}: 1000 is not within int8"):
+            list(reader.to_numpy(features={"f": ["y", "x"]}, dtypes={"f": "int8"}))
+        values[row] = 0
+
+
 def create(values: list[Any], data_type: bs.DataType) -> bs.Array:
     if "timestamp" in str(data_type) or "duration" in str(data_type):
         return bs.array(values, bs.int64()).cast(data_type)

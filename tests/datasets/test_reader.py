@@ -400,6 +400,11 @@ def test_arguments_out_of_range_are_errors() -> None:
             EpochReader(table, batch_rows)  # type: ignore[arg-type]
     with pytest.raises(InvalidArgumentError, match="worker must be an integer"):
         EpochReader(table, 1).for_worker(0.5, 2)  # type: ignore[arg-type]
+    for epoch in (-1, 1 << 63):
+        with pytest.raises(InvalidArgumentError, match=f"epoch: expected an integer from 0 to .*, found {epoch}"):
+            EpochReader(table, 1).set_epoch(epoch)
+        with pytest.raises(InvalidArgumentError, match=f"epoch: expected an integer from 0 to .*, found {epoch}"):
+            RowOrder([3], seed=1).rows(epoch, 0, 3)
 
 
 def test_integers_of_numpy_are_arguments() -> None:
@@ -423,6 +428,9 @@ def test_a_state_of_another_order_or_of_no_reader_is_an_error() -> None:
     for name, value in (("epoch", True), ("next_batch", 1.0)):
         with pytest.raises(InvalidDataError, match=f"state: {name}: expected an integer of 0 or more, found {value}"):
             reader.load_state_dict({**state, name: value})
+    for other in (None, [1]):
+        with pytest.raises(InvalidDataError, match="state: expected a dictionary of state_dict, found"):
+            reader.load_state_dict(other)  # type: ignore[arg-type]
     with pytest.raises(InvalidDataError, match="state: version: expected 3, as of this reader, found 2"):
         reader.load_state_dict({"version": 2, "parts": state["parts"]})
     assert reader.state_dict() == state

@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from itertools import chain
+from multiprocessing.reduction import ForkingPickler
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,14 @@ torch = pytest.importorskip("torch", reason="requires PyTorch: pip install torch
 
 from torch.utils.data import DataLoader, DistributedSampler, Subset  # noqa: E402
 
-from bowstring.datasets.torch import EpochDataset, TableDataset, TensorBatch, loader, to_tensors  # noqa: E402
+from bowstring.datasets.torch import (  # noqa: E402
+    EpochDataset,
+    TableDataset,
+    TensorBatch,
+    _reduce_batch,
+    loader,
+    to_tensors,
+)
 
 NUM_ROWS = 1000
 PART_ROWS = (300, 0, 450, 250)
@@ -327,7 +335,12 @@ def test_columns_become_tensors_or_lists() -> None:
             to_tensors(bs.record_batch({"n": column}))
 
 
-def test_a_pickled_batch_has_one_tensor_for_small_columns_of_one_type_and_shape() -> None:
+def send(batch: Any) -> Any:
+    """Return a batch as it is received from another process, by PyTorch's shared memory."""
+    return pickle.loads(bytes(ForkingPickler.dumps(batch)))
+
+
+def test_a_batch_is_sent_with_one_tensor_for_small_columns_of_one_type_and_shape() -> None:
     limit = 1 << 17
     columns = {
         "i": torch.tensor([1, 2], dtype=torch.int8),
@@ -343,32 +356,58 @@ def test_a_pickled_batch_has_one_tensor_for_small_columns_of_one_type_and_shape(
         "larger": torch.zeros(limit + 1, dtype=torch.uint8),
         "ragged": torch.nested.nested_tensor_from_jagged(torch.arange(3), torch.tensor([0, 1, 3])),
         "csr": torch.eye(2).to_sparse_csr(),
-        "gradient": torch.ones(2, requires_grad=True),
         "scalar": torch.tensor(5),
     }
-    for batch in (TensorBatch(columns), copy.copy(TensorBatch(columns))):
-        received = pickle.loads(pickle.dumps(batch))
-        assert type(received) is TensorBatch
-        assert list(received) == list(columns)
-        for name, expected in columns.items():
-            found = received[name]
-            if not torch.is_tensor(expected):
-                assert found == expected
-                continue
-            assert (found.dtype, found.layout, found.requires_grad) == (
-                expected.dtype,
-                expected.layout,
-                expected.requires_grad,
-            )
-            values = (expected.values(), found.values()) if name in ("ragged", "csr") else (expected, found)
-            assert torch.equal(*values), name
-        assert torch.signbit(received["f"]).tolist() == [False, True]
-        names_by_storage: dict[int, list[str]] = {}
-        for name in ("i", "f", "j", "v", "strided", "small", "limit", "large", "larger", "scalar"):
-            names_by_storage.setdefault(received[name].untyped_storage().data_ptr(), []).append(name)
-        shared = [["i", "j", "strided"], ["f"], ["v"], ["small", "limit"], ["large"], ["larger"], ["scalar"]]
-        assert list(names_by_storage.values()) == shared
-    assert pickle.loads(pickle.dumps(TensorBatch())) == {}
+    _, (others, stacks), _ = _reduce_batch(TensorBatch(columns))
+    assert [names for names, _ in stacks] == [["i", "j", "strided"], ["small", "limit"]]
+    assert [name for name, value in others.items() if value is None] == ["i", "j", "strided", "small", "limit"]
+    received = send(TensorBatch(columns))
+    assert type(received) is TensorBatch
+    assert list(received) == list(columns)
+    for name, expected in columns.items():
+        found = received[name]
+        if not torch.is_tensor(expected):
+            assert found == expected
+            continue
+        assert (found.dtype, found.layout) == (expected.dtype, expected.layout)
+        values = (expected.values(), found.values()) if name in ("ragged", "csr") else (expected, found)
+        assert torch.equal(*values), name
+    assert torch.signbit(received["f"]).tolist() == [False, True]
+    assert send(TensorBatch()) == {}
+    parameter = torch.ones(2, requires_grad=True)
+    assert send(TensorBatch(a=parameter, b=parameter))["b"].requires_grad
+    quantized = [torch.quantize_per_tensor(torch.tensor([1.0]), scale, 0, torch.qint8) for scale in (0.1, 10)]
+    _, (_, stacks), _ = _reduce_batch(TensorBatch(a=quantized[0], b=quantized[1]))
+    assert stacks == []
+
+
+def test_tensors_that_were_received_are_independent() -> None:
+    weight = torch.full((256,), 3.0, requires_grad=True)
+    received = send(TensorBatch({f"c{index}": torch.full((256,), float(index)) for index in range(100)}))
+    loss = (weight * received["c2"]).sum()
+    received["c1"].mul_(weight)  # in place, with a gradient
+    received["c3"].add_(1)
+    loss.backward()
+    assert weight.grad is not None
+    assert weight.grad.tolist() == [2] * 256
+    assert received["c1"].requires_grad
+    assert not received["c2"].requires_grad
+    assert [received[f"c{index}"][0].item() for index in range(5)] == [0, 3, 2, 4, 4]
+    assert received["c2"].untyped_storage().nbytes() == 1024  # kept by a loop that collects labels
+
+
+class NamedBatch(TensorBatch):
+    """A batch of a class of its own, as a transform may return."""
+
+
+def test_batches_with_attributes_and_of_other_classes_are_sent_and_copied_as_they_are() -> None:
+    batch: Any
+    for batch in (TensorBatch(a=torch.ones(2), b=torch.zeros(2)), NamedBatch(a=torch.ones(2), b=torch.zeros(2))):
+        batch.name = "first"
+        for other in (send(batch), pickle.loads(pickle.dumps(batch)), copy.deepcopy(batch), copy.copy(batch)):
+            assert (type(other), other.name) == (type(batch), "first")
+            assert {name: tensor.tolist() for name, tensor in other.items()} == {"a": [1, 1], "b": [0, 0]}
+        assert copy.copy(batch)["a"] is batch["a"]
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import warnings
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
 from random import Random
 from typing import Any
@@ -17,12 +20,19 @@ from bowstring.datasets import EpochReader, RowOrder
 from bowstring.errors import InvalidArgumentError, InvalidDataError
 from bowstring.sharing.share import SharedTableHandle
 from tests.kernels.ml_values import VECTOR_TYPE
+from tests.polling import wait_until
 
 torch = pytest.importorskip("torch", reason="requires PyTorch: pip install torch")
 
-from torch.utils.data import DataLoader  # noqa: E402
+from torch.utils.data import DataLoader, get_worker_info  # noqa: E402
 
-from bowstring.datasets.torch import EpochDataset, TableDataset, loader, to_tensors  # noqa: E402
+from bowstring.datasets.torch import (  # noqa: E402
+    EpochDataset,
+    TableDataset,
+    _SharedPosition,
+    loader,
+    to_tensors,
+)
 
 NUM_ROWS = 60
 OPTIONS: dict[str, Any] = {
@@ -174,6 +184,68 @@ def test_a_peek_does_not_take_a_batch_from_the_next_loop(handle: Any, num_worker
     assert read([next(iter(data_loader))]) == order(0)[:4]
     assert read(data_loader) == order(1)
     assert read(data_loader) == order(2)
+
+
+def start_late(num_iterations: int, worker: int) -> None:
+    """Let the second worker begin when so many iterations have begun in others."""
+    info: Any = get_worker_info()
+    if worker == 1:
+        wait_until(lambda: info.dataset._shared_position._num_iterations >= num_iterations)
+
+
+@pytest.mark.parametrize("is_persistent", [False, True])
+def test_a_worker_that_starts_late_reads_the_same_epoch_as_the_others(handle: Any, is_persistent: bool) -> None:
+    dataset = create(handle)
+    options = {"persistent_workers": is_persistent}
+    data_loader = load(dataset, 2, "fork", worker_init_fn=partial(start_late, 2), **options)
+    peek = iter(data_loader)
+    assert read([next(peek)]) == order(0)[:4]
+    assert read(data_loader) == order(1)
+    data_loader = load(dataset, 2, "fork", worker_init_fn=partial(start_late, 4), **options)
+    peek = iter(data_loader)
+    assert read([next(peek)]) == order(2)[:4]
+    dataset.set_epoch(7)
+    assert read(data_loader) == order(7)
+    assert read(data_loader) == order(8)
+
+
+def test_workers_find_the_iteration_in_any_order_of_their_beginnings() -> None:
+    for seed in range(200):
+        check_random_beginnings(Random(seed))
+
+
+def begin_late(shared: _SharedPosition, worker: int, key: int, begun: list[tuple[int, int]]) -> None:
+    begun.append(shared.begin_iteration(worker, key))
+
+
+def check_random_beginnings(random: Random) -> None:
+    """Let workers of several loops begin iterations in random order, as late as possible while others go on."""
+    position = _SharedPosition(0, 3)
+    expected = 0, 3
+    late: list[deque[Callable[[], object]]] = []
+    for loop in range(10):
+        is_like_an_earlier_loop = loop > 2 and random.random() < 0.3
+        key = 1000 if is_like_an_earlier_loop else 1000 + loop * 10
+        num_workers = 3 if key == 1000 else random.randrange(1, 4)
+        workers = [copy.copy(position) for _ in range(num_workers)]
+        pending = [deque[Callable[[], object]]() for _ in workers]
+        for _ in range(random.choice([1, 3])):  # of persistent workers
+            if random.random() < 0.3:
+                expected = random.randrange(9), random.randrange(9)
+                position.seek(*expected)
+            begun: list[list[tuple[int, int]]] = [[] for _ in workers]
+            for worker, shared in enumerate(workers):
+                pending[worker].append(partial(begin_late, shared, worker, key, begun[worker]))
+            # A loop that is left early has received a batch of the first worker.
+            is_whole = key == 1000 or random.random() < 0.5
+            required = range(num_workers if is_whole else 1)
+            while any(pending[worker] for worker in required):
+                random.choice([each for each in (*pending, *late) if each]).popleft()()
+            assert position.position == expected
+            assert all(begun[worker] == [expected] for worker in required)
+            expected = expected[0] + 1, 0
+            assert position.next_position == expected
+        late += [each for each in pending if each]
 
 
 def test_the_loader_takes_the_options_of_all(handle: Any, rows: Any) -> None:

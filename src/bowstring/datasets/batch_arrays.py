@@ -208,7 +208,10 @@ class ArrayConverter:
                     block[name] = column.convert_view(fixed_rows.take(table_rows))
                 except RowError as error:
                     raise RowError(first + error.index, error.text, name) from None
-            arrays = self._join(block, block_valid, last - first)
+            try:
+                arrays = self._join(block, block_valid, last - first)
+            except RowError as error:
+                raise RowError(first + error.index, error.text, error.column) from None
             for start, stop in pairwise(edges):
                 yield {name: each[start - first : stop - first] for name, each in arrays.items()}
 

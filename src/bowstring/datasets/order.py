@@ -80,9 +80,9 @@ class RowOrder:
     def rows(self, epoch: int, start: int, stop: int) -> RowIndices:
         """Return the indices of the rows at positions `start` to `stop` of an epoch, shape (stop - start,).
 
-        Raises `InvalidArgumentError` if the positions are out of range.
+        Raises `InvalidArgumentError` if the positions or the epoch are out of range.
         """
-        self._check_positions(start, stop)
+        self._check_range(epoch, start, stop)
         if self.seed is None:
             return np.arange(start, stop)
         windows = range(start // self.window_rows, -(-stop // self.window_rows))
@@ -100,9 +100,9 @@ class RowOrder:
     def parts(self, epoch: int, start: int, stop: int) -> RowIndices:
         """Return the indices of the parts whose rows are at positions `start` to `stop` of an epoch, in its order.
 
-        A shuffled order counts whole windows. Raises `InvalidArgumentError` if the positions are out of range.
+        A shuffled order counts whole windows. Raises as `rows`.
         """
-        self._check_positions(start, stop)
+        self._check_range(epoch, start, stop)
         if self.seed is not None:
             start = start // self.window_rows * self.window_rows
             stop = min(-(-stop // self.window_rows) * self.window_rows, self.num_rows)
@@ -112,9 +112,18 @@ class RowOrder:
         first, last = np.searchsorted(ends, start, "right"), np.searchsorted(ends, stop, "left")
         return np.flatnonzero(self.part_rows)[parts[first : last + 1]]
 
-    def _check_positions(self, start: int, stop: int) -> None:
+    def _check_range(self, epoch: int, start: int, stop: int) -> None:
+        check_epoch(epoch)
         if not 0 <= start <= stop <= self.num_rows:
             raise InvalidArgumentError(f"positions {start} to {stop} are out of range for {self.num_rows} rows")
+
+
+def check_epoch(epoch: int) -> int:
+    """Return the number of an epoch. Raises `InvalidArgumentError` unless it is an integer from 0 to 2**63 - 1."""
+    epoch = to_integer("epoch", epoch)
+    if not 0 <= epoch < 1 << 63:
+        raise InvalidArgumentError(f"epoch: expected an integer from 0 to 2**63 - 1, found {epoch}")
+    return epoch
 
 
 @lru_cache(_CACHED_WINDOWS)

@@ -10,7 +10,7 @@ import numpy as np
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datasets.batch_arrays import ArrayConverter, ArrayOptions
-from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder
+from bowstring.datasets.order import DEFAULT_WINDOW_ROWS, RowIndices, RowOrder, check_epoch
 from bowstring.datasets.part_tables import DEFAULT_PREFETCH_BYTES, ColumnKeys, PartTables, RowSelection, Source
 from bowstring.datatypes.schema import Schema
 from bowstring.display.objects import source_to_html
@@ -126,13 +126,15 @@ class EpochReader:
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch, or the rest of it if its position has been loaded.
 
+        Raises `InvalidArgumentError` unless it is an integer from 0 to 2**63 - 1.
+
         >>> reader = bs.datasets.EpochReader(bs.table({"x": range(10)}), batch_rows=4)
         >>> reader.set_epoch(3)
         >>> _ = list(reader)
         >>> reader.epoch
         4
         """
-        if to_integer("epoch", epoch) != self._start[0]:
+        if check_epoch(epoch) != self._start[0]:
             self.seek(epoch, 0)
 
     def seek(self, epoch: int, next_batch: int) -> None:
@@ -316,6 +318,8 @@ class EpochReader:
         [[4, 5, 6, 7], [8, 9]]
         """
         own = self.state_dict()
+        if not isinstance(state, Mapping):
+            raise InvalidDataError(f"state: expected a dictionary of state_dict, found {state!r:.40}")
         for name, value in own.items():
             if name not in state:
                 raise InvalidDataError(f"state: expected {name!r}, found only {sorted(map(str, state))}")

@@ -10,6 +10,7 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
+from multiprocessing.reduction import ForkingPickler
 from typing import Any, Unpack, cast, overload
 
 import numpy as np
@@ -18,6 +19,7 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.arrays.table import Table
 from bowstring.datasets.batch_arrays import ArrayConverter, ArrayOptions, Arrays
 from bowstring.datasets.column_arrays import ColumnValues, RaggedArray, RowError, SparseRows
+from bowstring.datasets.order import check_epoch
 from bowstring.datasets.part_tables import PartTables, Source
 from bowstring.datasets.reader import EpochReader
 from bowstring.errors import InvalidArgumentError, require_package, suggest
@@ -40,22 +42,21 @@ def __dir__() -> list[str]:
 
 
 class TensorBatch(dict[str, Any]):
-    """The columns of rows by name: tensors of numbers, booleans and lists of them, lists of other values.
+    """The columns of rows by name: tensors of numbers, booleans and lists of them, lists of other values."""
 
-    Pickled, as a worker sends it, small tensors of one type and shape are one tensor: PyTorch sends each tensor by a
-    connection of its own, which takes longer than to copy 100 KB.
+
+def _reduce_batch(batch: TensorBatch) -> tuple[Any, ...]:
+    """Reduce a batch that a worker sends: small tensors of one type and shape are one tensor.
+
+    PyTorch sends each tensor by a connection of its own, which takes longer than to copy 100 KB twice.
     """
-
-    def __copy__(self) -> TensorBatch:
-        return TensorBatch(self)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        names_by_kind = dict[tuple[torch.dtype, torch.Size], list[str]]()
-        for name, value in self.items():
-            if _can_be_stacked(value):
-                names_by_kind.setdefault((value.dtype, value.shape), []).append(name)
-        stacks = [(names, torch.stack([self[name] for name in names])) for names in names_by_kind.values()]
-        return _unstack, ({**self, **dict.fromkeys(chain.from_iterable(names_by_kind.values()))}, stacks)
+    names_by_kind = dict[tuple[torch.dtype, torch.Size], list[str]]()
+    for name, value in batch.items():
+        if _can_be_stacked(value):
+            names_by_kind.setdefault((value.dtype, value.shape), []).append(name)
+    groups = [names for names in names_by_kind.values() if len(names) > 1]
+    stacks = [(names, torch.stack([batch[name] for name in names])) for names in groups]
+    return _unstack, ({**batch, **dict.fromkeys(chain.from_iterable(groups))}, stacks), vars(batch) or None
 
 
 def _can_be_stacked(value: Any) -> bool:
@@ -63,17 +64,24 @@ def _can_be_stacked(value: Any) -> bool:
         type(value) is torch.Tensor
         and value.layout is torch.strided
         and value.device.type == "cpu"
+        and not (value.is_nested or value.is_quantized or value.requires_grad)
         and value.nbytes <= _MAX_STACKED_BYTES
-        and not (value.is_nested or value.requires_grad)
     )
 
 
 def _unstack(columns: dict[str, Any], stacks: list[tuple[list[str], torch.Tensor]]) -> TensorBatch:
-    """Return a batch with tensors that are views of stacks; `columns` has its other values, and the order."""
+    """Return a batch of tensors with memory of their own; `columns` has the others, and the order.
+
+    Views would retain the memory of all columns if the loop keeps one, and autograd restricts changing them in place.
+    """
     batch = TensorBatch(columns)
     for names, tensors in stacks:
-        batch.update(zip(names, tensors.unbind(), strict=True))
+        batch.update((name, tensor.clone()) for name, tensor in zip(names, tensors.unbind(), strict=True))
     return batch
+
+
+# Only for batches that are sent: files, copies and classes derived from it are pickled as usual.
+ForkingPickler.register(TensorBatch, _reduce_batch)
 
 
 class TensorRow(dict[str, Any]):
@@ -121,14 +129,14 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         return self._tensors.categories
 
     def set_epoch(self, epoch: int) -> None:
-        """Let the next iteration be this epoch, or the rest of it if its position has been loaded."""
-        self._shared_position.set_epoch(to_integer("epoch", epoch))
+        """As `EpochReader.set_epoch`."""
+        self._shared_position.set_epoch(check_epoch(epoch))
 
     def __iter__(self) -> Iterator[TensorBatch]:
         info = get_worker_info()
         worker, num_workers = (0, 1) if info is None else (info.id, info.num_workers)
         # Equal in all workers of a loop, and another number in the next loop.
-        loop = int.from_bytes(os.urandom(8)) if info is None else info.seed - info.id
+        loop = int.from_bytes(os.urandom(8)) if info is None else hash((info.seed - info.id, num_workers))
         reader = self._reader.for_worker(worker, num_workers)
         reader.seek(*self._shared_position.begin_iteration(worker, loop))
         if self._state is not None:
@@ -181,68 +189,87 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
 class _SharedPosition:
     """The position where iterations begin, and how many have begun, in memory that all workers share.
 
-    The main process does not see its workers begin: they have to find out themselves, each from shared memory, which
-    iteration this is.
+    The main process does not see its workers begin: they have to find out themselves which iteration this is. A loop is
+    an iteration, or with persistent workers several. Of one that was left early, workers may begin an iteration long
+    after the next one has begun elsewhere.
     """
 
-    _EPOCH, _NEXT_BATCH, _LOOP, _FIRST_WORKER = 0, 1, 2, 3
+    _EPOCH, _NEXT_BATCH, _NUM_BEFORE = 0, 1, 2
+    _LOOPS = 3
+    _WORKERS = _LOOPS + _MAX_WORKERS
     _COUNT_BITS = 32
 
     def __init__(self, epoch: int, next_batch: int) -> None:
-        # The epoch and batch where the first iteration begins; the loop that began last, and the number of loops, in
-        # one word; and the number of loops that each worker has begun or joined.
-        words = torch.zeros(self._FIRST_WORKER + _MAX_WORKERS, dtype=torch.int64)
+        # The epoch and batch of `seek`, and the number of iterations that had begun before it. For a loop, its key and
+        # the number of iterations before it, in one word. For a worker of a loop, its key and the greatest number of an
+        # iteration that has begun there. A loop may overwrite the words of another, which are rarely needed then.
+        words = torch.zeros(self._WORKERS + _MAX_WORKERS, dtype=torch.int64)
         self._words = words.share_memory_()  # type: ignore[no-untyped-call, unused-ignore]
+        self._key = self._iteration = 0
+        """The loop and the number of the iteration that began last in this process. The first iteration is number 1."""
         self.seek(epoch, next_batch)
 
     def seek(self, epoch: int, next_batch: int) -> None:
         """Let the next iteration begin here."""
-        self._words.zero_()
-        self._words[self._EPOCH], self._words[self._NEXT_BATCH] = epoch, next_batch
+        for index, value in enumerate((epoch, next_batch, self._num_iterations)):
+            self._words[index] = value
 
     def set_epoch(self, epoch: int) -> None:
         """Let the next iteration be this epoch; at the position of `seek` if that is in it, and none has begun."""
-        if self._num_iterations or epoch != self._words[self._EPOCH]:
+        if self._num_iterations > self._words[self._NUM_BEFORE] or epoch != self._words[self._EPOCH]:
             self.seek(epoch, 0)
 
     @property
     def position(self) -> tuple[int, int]:
-        """Where the last iteration began, or the next one if none has."""
-        return self._position_of(max(self._num_iterations - 1, 0))
+        """Where the last iteration began, or the next one if none has begun since `seek`."""
+        return self._position_of(self._num_iterations)
 
     @property
     def next_position(self) -> tuple[int, int]:
         """Where the next iteration begins."""
-        return self._position_of(self._num_iterations)
+        return self._position_of(self._num_iterations + 1)
 
     def begin_iteration(self, worker: int, loop: int) -> tuple[int, int]:
-        """Begin an iteration in a worker of a loop; return its position.
-
-        The first worker of a loop counts it, and the others join it. Several may be first at the same time: the loop
-        and the count are one word, so that all of them write the same.
-        """
+        """Begin an iteration in a worker of a loop; return its position."""
         if worker >= _MAX_WORKERS:
             raise InvalidArgumentError(f"EpochDataset: expected up to {_MAX_WORKERS} workers, found worker {worker}")
-        word, key = int(self._words[self._LOOP]), loop & (1 << 63 - self._COUNT_BITS) - 1
-        count = word & (1 << self._COUNT_BITS) - 1
-        # Loops have equal numbers if their generators are seeded alike: then this worker has begun the last one, too.
-        if word >> self._COUNT_BITS != key or self._words[self._FIRST_WORKER + worker] == count:
-            count += 1
-            self._words[self._LOOP] = key << self._COUNT_BITS | count
-        self._words[self._FIRST_WORKER + worker] = count
-        return self._position_of(count - 1)
+        key = loop & (1 << 63 - self._COUNT_BITS) - 1
+        index = self._WORKERS + (key + worker) % _MAX_WORKERS
+        if key == self._key:  # this process has begun all iterations of the loop
+            self._iteration += 1
+        else:
+            self._key, self._iteration = key, self._find_loop(key, index) + 1
+        _, greatest = self._split_word(index)
+        self._words[index] = key << self._COUNT_BITS | max(greatest, self._iteration)
+        return self._position_of(self._iteration)
+
+    def _find_loop(self, key: int, worker_index: int) -> int:
+        """Return the number of iterations before a loop. Its first worker decides; several may be first at once."""
+        num_iterations = self._num_iterations  # read first: a worker that begins meanwhile has entered the loop before
+        index = self._LOOPS + key % _MAX_WORKERS
+        known_key, num_before = self._split_word(index)
+        # Loops have equal keys if their generators are seeded alike: then this worker has begun the earlier one.
+        worker_key, iteration = self._split_word(worker_index)
+        if known_key != key or (worker_key == key and iteration > num_before):
+            self._words[index], num_before = key << self._COUNT_BITS | num_iterations, num_iterations
+        return num_before
 
     def move_iteration(self, epoch: int) -> None:
-        """Let the last iteration be this epoch, and those after it the next ones."""
-        self._words[self._EPOCH] = epoch - self._num_iterations + 1
+        """Let the last iteration of this process be this epoch, and those after it the next ones."""
+        self._words[self._EPOCH] = epoch - self._iteration + self._words[self._NUM_BEFORE] + 1
+
+    def _split_word(self, index: int) -> tuple[int, int]:
+        return divmod(int(self._words[index]), 1 << self._COUNT_BITS)
 
     @property
     def _num_iterations(self) -> int:
-        return int(self._words[self._LOOP]) & (1 << self._COUNT_BITS) - 1
+        return int((self._words[self._WORKERS :] & (1 << self._COUNT_BITS) - 1).max())
 
     def _position_of(self, iteration: int) -> tuple[int, int]:
-        epoch, next_batch = self._words[: self._LOOP].tolist()
-        return (epoch + iteration, 0 if iteration else next_batch)
+        epoch, next_batch, num_before = self._words[: self._LOOPS].tolist()
+        # The batches of an iteration from before `seek` are not received, and may be any.
+        index = max(iteration - num_before - 1, 0)
+        return epoch + index, 0 if index else next_batch
 
 
 class TableDataset(TorchDataset[TensorRow]):  # type: ignore[misc, unused-ignore]

@@ -8,12 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 pytest.importorskip("pyspark")
 
 from pyspark.sql.types import LongType, StructType
 
+import bowstring as bs
 from bowstring.datasets.manifest import (
     MANIFEST_FOLDER,
     STAGING_FOLDER,
@@ -25,6 +27,7 @@ from bowstring.datasets.manifest import (
 )
 from bowstring.errors import InvalidArgumentError, InvalidDataError, ResourceError
 from bowstring.spark.folder import job as folder_job, staging
+from bowstring.spark.folder.data_files import DataFileWriter
 from bowstring.spark.folder.job import FolderJob
 from bowstring.spark.folder.vacuum import vacuum
 from bowstring.spark.options import SaveMode, WriteOptions
@@ -39,6 +42,18 @@ def begin_job(folder: Path, mode: SaveMode = "append") -> tuple[FolderJob, Manif
     entry = ManifestEntry(data_file_name(job.id, 0, 1), 4, 1, 1)
     (folder / STAGING_FOLDER / job.id / entry.name).write_bytes(b"data")
     return job, entry
+
+
+def test_batches_of_other_types_leave_no_file_and_no_descriptor(tmp_path: Path) -> None:
+    writer = DataFileWriter(
+        lambda name: tmp_path / name, lambda index: f"{index}.arrow", ["x"], WriteOptions(), bs.schema({"x": "string"})
+    )
+    before = os.listdir("/proc/self/fd")
+    with pytest.raises(InvalidDataError, match="expected batches of") as caught:
+        writer.write(iter([pa.record_batch({"x": [1]})]))
+    assert caught.tb is not None  # has the local variables, which are not collected yet
+    assert os.listdir("/proc/self/fd") == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_job_that_ignores_data_keeps_files_that_another_program_wrote_meanwhile(tmp_path: Path) -> None:
@@ -117,6 +132,18 @@ def test_a_commit_succeeds_though_an_old_manifest_is_corrupt(tmp_path: Path, cap
     assert f"{corrupt}: not a manifest" in caplog.text
     with pytest.raises(InvalidDataError, match="not a manifest"):
         vacuum(tmp_path)  # which has nothing to commit
+
+
+def test_a_commit_succeeds_though_a_store_does_not_remove_the_staging_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(folder: Path, job: str) -> None:
+        raise RuntimeError(f"{folder} of job {job}: no reply")
+
+    job, entry = begin_job(tmp_path)
+    monkeypatch.setattr(staging, "remove_staging_folder", fail)
+    job.commit([entry])
+    assert f"{tmp_path}: is committed; files that it no longer needs remain: {tmp_path} of job {job.id}" in caplog.text
 
 
 def test_the_job_of_another_host_is_not_discarded_by_a_host_whose_clock_is_ahead(

@@ -77,6 +77,7 @@ def test_a_type_holds_all_values(texts: list[str], expected: str) -> None:
     ("text", "data_type", "expected"),
     [
         (NULL_VALUE, spark.IntegerType(), None),
+        ("1", spark.NullType(), None),
         ("-128", spark.ByteType(), -128),
         ("128", spark.ByteType(), InvalidDataError),
         (" 1", spark.LongType(), InvalidDataError),

@@ -22,6 +22,7 @@ from bowstring.io.sinks import ChecksumSink, open_sink
 from bowstring.io.store_path import FolderPath
 from bowstring.ipc.api import new_file, open_file
 from bowstring.ipc.writers import FileWriter
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.unnamed_file import open_unnamed_file
 from bowstring.sharing.agent.memory_budget import find_spill_folders
 from bowstring.spark.arrow_files import write_batches
@@ -91,7 +92,8 @@ class DataFileWriter:
         path = self.stage(name)
         self._paths.append(path)
         sink = ChecksumSink(open_sink(path))
-        num_rows, num_batches = write_batches(sink, self._take_file(rows, sink), self.schema, self.options)
+        with call_on_error(sink.abandon):  # also if an error precedes the writer, which closes the sink otherwise
+            num_rows, num_batches = write_batches(sink, self._take_file(rows, sink), self.schema, self.options)
         try:
             if self.options.fsync:
                 as_folder(path).sync()

@@ -193,8 +193,8 @@ class FolderJob:
         # owner, keeps others from removing them until they are listed; and files that no manifest lists go last.
         unused_names = self._place_files(entries)
         manifest, superseded_names = self._commit_manifest(entries, batch)
-        staging.remove_staging_folder(self.folder, self.id)
         with log_errors_after_commit(self.folder):
+            staging.remove_staging_folder(self.folder, self.id)
             for name in (*superseded_names, *unused_names):
                 (self.folder / name).unlink(missing_ok=True)
             staging.remove_empty_partition_folders(self.folder, superseded_names)

@@ -81,9 +81,10 @@ def parse_partition_value(text: str, data_type: DataType, zone: tzinfo) -> Any:
     Raises:
         InvalidDataError: it is not of that type.
     """
-    if text == NULL_VALUE:
+    kind = type(data_type).__name__
+    if text == NULL_VALUE or kind == "NullType":  # inferred when there was no other value yet
         return None
-    text, kind = unescape(text), type(data_type).__name__
+    text = unescape(text)
     value: Any = None
     if kind == "StringType":
         value = text

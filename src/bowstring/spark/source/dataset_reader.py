@@ -8,13 +8,13 @@ maps its memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.datasets.dataset import Dataset, DatasetPart
+from bowstring.datasets.dataset import Dataset, DatasetPart, slice_batches
 from bowstring.datasets.sources import describe_served
 from bowstring.errors import ConnectionLostError, InvalidArgumentError
 from bowstring.sharing.client.connect import connect
@@ -163,25 +163,12 @@ class ArrowDatasetReader:
     def _iter_batches(self, group: Sequence[PartRows]) -> Iterator[tuple[PartRows, RecordBatch]]:
         for rows in group:
             with self._connect(rows.part) as reader:
-                for batch in _slice_batches(reader, rows):
+                batches = reader if rows.stop is None else slice_batches(reader, rows.start, rows.stop)
+                for batch in batches:
                     yield rows, batch
 
     def _connect(self, part: DatasetPart) -> DatasetReader:
         return connect(DatasetLocations(part.locations), schema=self.dataset.part_schema)
-
-
-def _slice_batches(batches: Iterable[RecordBatch], rows: PartRows) -> Iterator[RecordBatch]:
-    if rows.stop is None:
-        yield from batches
-        return
-    position = 0
-    for batch in batches:
-        start, stop = max(rows.start - position, 0), min(rows.stop - position, batch.num_rows)
-        if start < stop:
-            yield batch.slice(start, stop - start)
-        position += batch.num_rows
-        if position >= rows.stop:
-            return
 
 
 def _describe(text: str) -> str:
