@@ -228,9 +228,10 @@ class HostAgent(Closable):
 
     def add_driver(self, connection: AgentConnection, owner: Sequence[Any]) -> None:
         """Add an owner on any host, until the end of its last connection."""
-        connection.owner = ProcessIdentity(*owner)
+        process = ProcessIdentity(*owner)
         # It replaces its connections itself, and its threads may do so in any order.
-        self._drivers.setdefault(connection.owner, set()).add(connection)
+        self._drivers.setdefault(process, set()).add(connection)
+        connection.owner = process
 
     def reserve(self, connection: AgentConnection, memory: Mapping[str, Any]) -> dict[str, Any]:
         """Reserve memory for the partition that the connection writes; `shortage` is the reason if it is refused."""
@@ -251,7 +252,8 @@ class HostAgent(Closable):
         is_temporary: bool,
     ) -> dict[str, Any]:
         """Take the memory or the unnamed file of one attempt."""
-        index, attempt_id = attempt
+        # All who list the data sets get these values.
+        dataset, (index, attempt_id) = str(dataset), map(int, attempt)
         partition = index_partition(region, num_rows)
         locations = self.datasets.put(
             dataset, (index, attempt_id), partition, ttl_s=ttl_s, needs_commit=needs_commit, is_detached=is_detached
@@ -378,6 +380,7 @@ class AgentConnection(Closable, EventHandler):
         return self._regions.pop(index)
 
     def close(self) -> None:
+        self._acceptor.connections.remove(self)
         self.reservation.close()
         self._agent.datasets.drop_unpublished(self.unpublished)
         self.unpublished = set()
@@ -453,7 +456,6 @@ class _ConnectionAcceptor(ListenerHandler):
 
     def close_connection(self, connection: AgentConnection) -> None:
         """Close a connection, after which another one may be accepted."""
-        self.connections.remove(connection)
         self._loop.remove(connection)
         connection.close()
         self._loop.notify_handler(self, 0)
