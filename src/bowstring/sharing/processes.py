@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import mmap
 import os
@@ -15,8 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from bowstring.errors import ConnectionLostError, ResourceError
+from bowstring.errors import ConnectionLostError, ResourceError, translate_os_error
 
+_SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _SUFFICIENT_LIMITS = {
     "RLIMIT_AS": math.inf,
     "RLIMIT_CPU": math.inf,
@@ -47,7 +49,10 @@ os.register_at_fork(after_in_child=host_id.cache_clear)
 
 
 def start_ticks(pid: int) -> int:
-    """The start time of a process in clock ticks since boot; -1 if it does not exist or has ended."""
+    """The start time of a process in clock ticks since boot; -1 if it does not exist or has ended.
+
+    Raises `ResourceError` if it can't be read for lack of descriptors or memory: it may still run.
+    """
     fields = _read_stat_fields(pid)
     return int(fields[19]) if len(fields) > 19 and fields[0] not in b"ZX" else -1
 
@@ -65,10 +70,14 @@ def parent_pid(pid: int) -> int:
 
 
 def _read_stat_fields(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat after the command's name; none if the process is not visible."""
+    """The fields of /proc/PID/stat after the command's name; none if the process is not visible. Raises as
+    `start_ticks`.
+    """
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            raise translate_os_error(error, f"process {pid} can't be inspected: {error.strerror}") from error
         return []
     try:
         # The command's name is in parentheses, and may itself contain spaces and parentheses.
@@ -111,7 +120,7 @@ class ProcessIdentity:
         return self.host == host_id()
 
     def is_alive(self) -> bool:
-        """Whether it is visible and still runs."""
+        """Whether it is visible and still runs. Raises as `start_ticks`."""
         return self.is_local and self.start_ticks >= 0 and start_ticks(self.pid) == self.start_ticks
 
     def check_alive(self, purpose: str) -> None:

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFoundError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
 from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix, list_agent_addresses
 from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.processes import ProcessIdentity
@@ -355,6 +355,24 @@ def test_no_agent_is_started_for_an_owner_that_has_ended(key: AgentKey) -> None:
     with pytest.raises(ConnectionLostError, match=f"process {dead.owner.pid} has ended"):
         AgentClient.open(dead)
     assert list_agent_addresses(key.address) == (set(), set())
+
+
+def test_an_owner_is_not_taken_for_ended_if_the_agent_has_no_descriptor_to_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: ProcessIdentity) -> bool:
+        raise ResourceError("too many open files")
+
+    with HostAgent() as agent:
+        client, owner = RawClient(agent), ProcessIdentity.current()
+        client.request(op="hello", owner=astuple(owner))
+        client.put(is_detached=False)
+        monkeypatch.setattr(ProcessIdentity, "is_alive", fail)
+        turns = iter([False, True])
+        monkeypatch.setattr(HostAgent, "_is_finished", property(lambda _: next(turns)))
+        agent.run()
+        assert agent._owners == {owner}
+        assert len(agent.datasets) == 1
 
 
 def test_a_client_that_receives_no_answers_gets_no_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -26,7 +26,7 @@ from functools import partial
 from inspect import signature
 from typing import Any, TypeAlias
 
-from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
+from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.agent_datasets import AgentDatasets, Attempt, index_partition
@@ -146,7 +146,8 @@ class HostAgent(Closable):
                 self._used_at = time.monotonic()
             if time.monotonic() >= self._owners_checked_at + _TICK_S:  # of a JVM, the kernel takes a millisecond
                 self._owners_checked_at = time.monotonic()
-                self._owners = {owner for owner in self._owners if owner.is_alive()}
+                with contextlib.suppress(ResourceError):  # they may still run
+                    self._owners = {owner for owner in self._owners if owner.is_alive()}
             if self._has_had_owner and not self._has_owner:
                 self.datasets.drop_attached()
             self.datasets.record(_TICK_S)
