@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bowstring.errors import ConnectionLostError, ResourceError
-from bowstring.sharing.processes import ProcessIdentity, start_ticks, wait_for_exit
+from bowstring.sharing.processes import ProcessIdentity, host_id, start_ticks, wait_for_exit
 from tests.sharing.python_process import run_python
 
 NAMED_JAVA = """
@@ -42,11 +42,12 @@ def test_a_zombie_is_not_alive() -> None:
 
 def test_a_process_is_not_taken_for_ended_without_a_free_descriptor() -> None:
     parent = ProcessIdentity.from_pid(os.getppid())
+    host_id.cache_clear()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
     try:
-        with pytest.raises(ResourceError, match="can't be inspected: Too many open files"):
-            parent.is_alive()
+        with pytest.raises(ResourceError, match="this host can't be inspected: Too many open files"):
+            _ = parent.is_local
         with pytest.raises(ResourceError, match="can't be inspected: Too many open files"):
             ProcessIdentity.current()
     finally:

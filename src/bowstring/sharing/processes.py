@@ -35,13 +35,15 @@ def host_id() -> str:
     """Return the machine's boot ID and the namespaces of PIDs and clocks, which are equal for processes that can see
     each other with the same start times.
 
-    They are this process's as long as it runs; only a forked child may be in another namespace.
+    They are this process's as long as it runs; only a forked child may be in another namespace. Raises as
+    `start_ticks`.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         paths = ("/proc/self/ns/pid", "/proc/self/ns/time")  # the latter since Linux 5.6
         return "/".join((boot, *(os.readlink(path) for path in paths if os.path.lexists(path))))
-    except OSError:
+    except OSError as error:
+        _check_shortage(error, "this host")
         return os.uname().nodename
 
 
@@ -76,8 +78,7 @@ def _read_stat_fields(pid: int) -> list[bytes]:
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        if error.errno in _SHORTAGES:
-            raise translate_os_error(error, f"process {pid} can't be inspected: {error.strerror}") from error
+        _check_shortage(error, f"process {pid}")
         return []
     try:
         # The command's name is in parentheses, and may itself contain spaces and parentheses.
@@ -86,6 +87,12 @@ def _read_stat_fields(pid: int) -> list[bytes]:
         return []
     finally:
         os.close(descriptor)
+
+
+def _check_shortage(error: OSError, subject: str) -> None:
+    """Raise `ResourceError` if `subject` may exist, but can't be inspected for lack of descriptors or memory."""
+    if error.errno in _SHORTAGES:
+        raise translate_os_error(error, f"{subject} can't be inspected: {error.strerror}") from error
 
 
 def _read_program_name(pid: int) -> str:
