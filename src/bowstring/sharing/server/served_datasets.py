@@ -31,7 +31,7 @@ class ServedDatasets:
     def __init__(self, options: ServerOptions, signer: TicketSigner | None) -> None:
         self._options = options
         self._signer = signer
-        # Taken before `ServedClients.lock`.
+        # Never locked together with `ServedClients.lock`.
         self.lock = threading.Lock()
         self._parts: dict[str, tuple[RegionPart, ...]] = {}
         self._removal_reasons: dict[str, str] = {}
