@@ -67,8 +67,8 @@ class RecordedConnection:
             return cls(is_client, {})
         # A server of `bowstring.serve` derives its role from the tag of the request.
         requests = [uri.want_data] if is_client else [uri.want_data, *ROLES]
-        kinds_by_request = {uri.free_data: "free_data", **dict.fromkeys(requests, "want_data")}
-        kinds = {("client", tag): kind for tag, kind in kinds_by_request.items() if tag is not None}
+        kinds = {} if uri.free_data is None else {("client", uri.free_data): "free_data"}
+        kinds |= {("client", tag): "want_data" for tag in requests}
         error_tag = parse_error_tag(uri)
         return cls(is_client, kinds if error_tag is None else {**kinds, ("server", error_tag): "error_data"})
 
