@@ -66,6 +66,13 @@ def test_a_server_of_another_namespace_is_not_asked(dead_uri: str) -> None:
             bs.connect(create_dataset((other, other + "&x=1"), (dead_uri,)))
 
 
+def test_batches_of_parts_of_unknown_rows_have_no_location() -> None:
+    with bs.serve({"a": numbers(1, 2, 3)}) as server, bs.connect([server.uri("a")] * 2) as reader:
+        with pytest.raises(InvalidArgumentError, match="the rows of some parts are not known"):
+            next(reader.locate_batches())
+        assert reader.read_all().num_rows == 6
+
+
 @pytest.mark.thorough
 def test_thousands_of_parts_do_not_wait_for_the_same_dead_server_again(
     dead_uri: str, monkeypatch: pytest.MonkeyPatch
