@@ -415,6 +415,8 @@ class DatasetReader(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
+        if type(self)._read_batches is not DatasetReader._read_batches:  # the batches are not those of the URIs
+            raise TypeError(f"a {type(self).__name__} can't be pickled: its class does not define how")
         return DatasetReader, (self._parts, self.schema, self._options, None, self._column_indices)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
