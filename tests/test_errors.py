@@ -6,6 +6,8 @@ import copy
 import errno
 import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -157,3 +159,16 @@ def test_integers_from_a_minimum_are_counts() -> None:
     for value in (1, -1, 2.0, "3", None, True, np.arange(2), np.bool_(True)):
         with pytest.raises(errors.InvalidArgumentError, match="rows: expected an integer of 2 or more, found "):
             errors.check_count("rows", value, 2)
+
+
+def test_a_finalizer_creates_an_error_while_python_exits() -> None:
+    code = """
+import bowstring.errors
+class Owner:
+    def __del__(self, error=bowstring.errors.ClosedError):
+        assert str(error("http://user:password@host/a?sig=secret~1~signature")) == "http://…@host/a?…"
+owner = Owner()
+owner.itself = owner
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
