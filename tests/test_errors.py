@@ -6,6 +6,8 @@ import copy
 import errno
 import os
 import pickle
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -133,10 +135,12 @@ def test_only_malformed_data_and_types_get_a_location_from_a_block() -> None:
 
 @pytest.mark.parametrize("value", [0.5, 3, float("inf"), np.float32(2), np.int64(2)])
 def test_positive_numbers_are_seconds(value: float) -> None:
-    assert errors.check_seconds("timeout_s", value) == value
+    seconds = errors.check_seconds("timeout_s", value)
+    assert type(seconds) is float
+    assert seconds == value
 
 
-@pytest.mark.parametrize("value", ["3", None, True, 0, -1.0, float("nan"), 1j, [1]])
+@pytest.mark.parametrize("value", ["3", None, True, 0, -1.0, float("nan"), 1j, [1], 10**400])
 def test_other_seconds_are_errors_with_the_name(value: object) -> None:
     with pytest.raises(errors.InvalidArgumentError, match="timeout_s: expected a positive number of seconds, found "):
         errors.check_seconds("timeout_s", value)
@@ -155,3 +159,16 @@ def test_integers_from_a_minimum_are_counts() -> None:
     for value in (1, -1, 2.0, "3", None, True, np.arange(2), np.bool_(True)):
         with pytest.raises(errors.InvalidArgumentError, match="rows: expected an integer of 2 or more, found "):
             errors.check_count("rows", value, 2)
+
+
+def test_a_finalizer_creates_an_error_while_python_exits() -> None:
+    code = """
+import bowstring.errors
+class Owner:
+    def __del__(self, error=bowstring.errors.ClosedError):
+        assert str(error("http://user:password@host/a?sig=secret~1~signature")) == "http://…@host/a?…"
+owner = Owner()
+owner.itself = owner
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""

@@ -45,10 +45,11 @@ Malformed data raises no other exceptions. A message names what was read, where,
 from __future__ import annotations
 
 import errno
+import math
 import operator
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from difflib import get_close_matches
 from itertools import islice
@@ -345,11 +346,14 @@ def require_package(package: str, extra: str, distribution: str = "bowstring") -
 
 def check_seconds(name: str, value: object, *, allow_zero: bool = False) -> float:
     """Return a positive number of seconds, the value of an option. Raises `InvalidArgumentError` for anything else."""
-    is_number = isinstance(value, Real) and not isinstance(value, bool)
-    if not is_number or not (value > 0 or (allow_zero and value == 0)):  # type: ignore[operator]
+    seconds = math.nan
+    if isinstance(value, Real) and not isinstance(value, bool):
+        with suppress(OverflowError):  # of an integer
+            seconds = float(value)
+    if not (seconds > 0 or (allow_zero and seconds == 0)):
         kind = "a number of seconds of 0 or more" if allow_zero else "a positive number of seconds"
         raise InvalidArgumentError(f"{name}: expected {kind}, found {value!r:.60}")
-    return value  # type: ignore[return-value]
+    return seconds
 
 
 def check_count(name: str, value: object, minimum: int = 0) -> int:

@@ -41,8 +41,13 @@ def redact(text: str) -> str:
     >>> redact("tcp://host:80?want_data=1&ticket=visits~1800000000~" + "x" * 43)
     'tcp://host:80?want_data=1&ticket=visits~1800000000~…'
     """
-    text = _QUERY.sub(_redact_query, _USER.sub(r"\1…@", text))
-    return _SIGNATURE.sub(r"\1…", _PARAMETER.sub(r"\1…", _PASSWORD.sub(":…@", text)))
+    # Functions and not templates, for which `re` imports a module: finalizers create errors while Python exits.
+    text = _QUERY.sub(_redact_query, _USER.sub(lambda match: f"{match[1]}…@", text))
+    return _SIGNATURE.sub(_keep_beginning, _PARAMETER.sub(_keep_beginning, _PASSWORD.sub(":…@", text)))
+
+
+def _keep_beginning(match: re.Match[str]) -> str:
+    return f"{match[1]}…"
 
 
 def _redact_query(match: re.Match[str]) -> str:

@@ -19,6 +19,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import bowstring as bs
@@ -398,6 +399,17 @@ def test_an_option_that_is_not_a_number_is_an_error_with_its_name(name: str) -> 
         for value in ("3", None, -1, float("nan"), True, [1]):
             with pytest.raises(InvalidArgumentError, match=f"{expected}.*, found {re.escape(repr(value))}"):
                 use(dataset, value)
+
+
+@pytest.mark.usefixtures("token")
+@pytest.mark.parametrize("seconds", [np.float32(30), np.int64(30)])
+def test_seconds_may_be_numbers_of_numpy(seconds: Any) -> None:
+    with bs.publish(TABLE, name="numpy", ttl_s=seconds) as dataset:
+        dataset.renew(seconds)
+        with bs.open_published("numpy", timeout_s=seconds) as opened, bs.connect(opened, timeout_s=seconds) as reader:
+            assert reader.read_all() == TABLE
+    with bs.serve({"a": TABLE}) as server:
+        assert server.drain(seconds)
 
 
 @pytest.mark.usefixtures("token")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from bowstring.errors import ConnectionLostError
-from bowstring.sharing.processes import ProcessIdentity, start_ticks, wait_for_exit
+from bowstring.errors import ConnectionLostError, ResourceError
+from bowstring.sharing.processes import ProcessIdentity, host_id, start_ticks, wait_for_exit
 from tests.sharing.python_process import run_python
 
 NAMED_JAVA = """
@@ -37,6 +38,21 @@ def test_a_zombie_is_not_alive() -> None:
         assert start_ticks(child.pid) == -1
         assert not process.is_alive()
         os.close(watched)
+
+
+def test_a_process_is_not_taken_for_ended_without_a_free_descriptor() -> None:
+    parent = ProcessIdentity.from_pid(os.getppid())
+    host_id.cache_clear()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))
+    try:
+        with pytest.raises(ResourceError, match="this host can't be inspected: Too many open files"):
+            _ = parent.is_local
+        with pytest.raises(ResourceError, match="can't be inspected: Too many open files"):
+            ProcessIdentity.current()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert parent.is_alive()
 
 
 def test_a_reused_process_id_is_another_process() -> None:

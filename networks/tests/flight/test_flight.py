@@ -200,6 +200,8 @@ def test_our_client_reads_by_doget_where_no_location_works(flight_server: Flight
         assert uri.startswith("unix:@")
         assert "an address of another host" in reason
         assert repr(dataset).startswith("<bowstring.sharing.DatasetReader 1 part over grpc, not unix>")
+        with pytest.raises(InvalidArgumentError, match="the rows of some parts are not known"):
+            next(dataset.locate_batches())
         for _ in range(2):
             assert dataset.read_all() == TABLE
         with pickle.loads(pickle.dumps(dataset)) as copy:

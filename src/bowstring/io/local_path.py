@@ -20,6 +20,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 from bowstring.errors import ConnectionLostError, InvalidArgumentError, MissingFileError, translate_os_error
 from bowstring.io.store_path import FolderEntry, FolderPath, StorePath
+from bowstring.memory.closable import call_on_error
 
 _LOG = logging.getLogger(__name__)
 _FILE_URI = re.compile("file:", re.IGNORECASE)
@@ -120,8 +121,9 @@ class LocalPath(PosixPath):
     def replace_text(self, text: str) -> None:
         """Create or replace the file; a concurrent reader gets the previous content or this one."""
         temporary = self.with_name(f".{uuid.uuid4().hex}")
-        temporary.write_text(text)
-        temporary.replace(self)
+        with call_on_error(temporary.unlink, True):  # which need not exist
+            temporary.write_text(text)
+            temporary.replace(self)
 
     def sync(self) -> None:
         """Make the content of a file durable, or the names in a folder."""

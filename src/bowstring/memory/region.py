@@ -31,12 +31,14 @@ from dataclasses import dataclass
 from typing import ClassVar, TypeAlias
 
 from bowstring.errors import (
+    AccessDeniedError,
     ClosedError,
     InvalidArgumentError,
     InvalidDataError,
     IsDirectoryError,
     LimitError,
     MissingFileError,
+    ResourceError,
     TruncatedError,
     format_count,
     translate_os_error,
@@ -262,14 +264,17 @@ class Region(Closable):
         """Return another region of the same file, or memory of an arena, with an open file description of its own.
 
         A process that receives its descriptor can't unlock the memory for others, change their flags, or write, even if
-        this region's descriptor can. Raises as `duplicate`, and `AccessDeniedError`.
+        this region's descriptor can. Raises as `duplicate`, and `AccessDeniedError`; without /proc, `ResourceError`.
         """
         if self.is_descriptor_released:
             return self.duplicate()
         try:
             descriptor = reopen_read_only(self.descriptor, self.name)
-        except PermissionError as error:
-            raise translate_os_error(error, f"region {self.name!r}: can't be opened again: {error.strerror}") from error
+        except OSError as error:
+            if isinstance(error, ResourceError):
+                raise
+            kind = AccessDeniedError if isinstance(error, PermissionError) else ResourceError
+            raise kind(f"region {self.name!r}: can't be opened again: {error.strerror}", error) from error
         with call_on_error(os.close, descriptor):
             if not self.is_file:
                 lock_for_reading(descriptor, self.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import mmap
 import os
@@ -15,8 +16,9 @@ from functools import cache
 from pathlib import Path
 from typing import Self
 
-from bowstring.errors import ConnectionLostError, ResourceError
+from bowstring.errors import ConnectionLostError, ResourceError, translate_os_error
 
+_SHORTAGES = {errno.EMFILE, errno.ENFILE, errno.ENOMEM}
 _SUFFICIENT_LIMITS = {
     "RLIMIT_AS": math.inf,
     "RLIMIT_CPU": math.inf,
@@ -33,13 +35,15 @@ def host_id() -> str:
     """Return the machine's boot ID and the namespaces of PIDs and clocks, which are equal for processes that can see
     each other with the same start times.
 
-    They are this process's as long as it runs; only a forked child may be in another namespace.
+    They are this process's as long as it runs; only a forked child may be in another namespace. Raises as
+    `start_ticks`.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         paths = ("/proc/self/ns/pid", "/proc/self/ns/time")  # the latter since Linux 5.6
         return "/".join((boot, *(os.readlink(path) for path in paths if os.path.lexists(path))))
-    except OSError:
+    except OSError as error:
+        _check_shortage(error, "this host")
         return os.uname().nodename
 
 
@@ -47,7 +51,10 @@ os.register_at_fork(after_in_child=host_id.cache_clear)
 
 
 def start_ticks(pid: int) -> int:
-    """The start time of a process in clock ticks since boot; -1 if it does not exist or has ended."""
+    """The start time of a process in clock ticks since boot; -1 if it does not exist or has ended.
+
+    Raises `ResourceError` if it can't be read for lack of descriptors or memory: it may still run.
+    """
     fields = _read_stat_fields(pid)
     return int(fields[19]) if len(fields) > 19 and fields[0] not in b"ZX" else -1
 
@@ -65,10 +72,13 @@ def parent_pid(pid: int) -> int:
 
 
 def _read_stat_fields(pid: int) -> list[bytes]:
-    """The fields of /proc/PID/stat after the command's name; none if the process is not visible."""
+    """The fields of /proc/PID/stat after the command's name; none if the process is not visible. Raises as
+    `start_ticks`.
+    """
     try:
         descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
+    except OSError as error:
+        _check_shortage(error, f"process {pid}")
         return []
     try:
         # The command's name is in parentheses, and may itself contain spaces and parentheses.
@@ -77,6 +87,12 @@ def _read_stat_fields(pid: int) -> list[bytes]:
         return []
     finally:
         os.close(descriptor)
+
+
+def _check_shortage(error: OSError, subject: str) -> None:
+    """Raise `ResourceError` if `subject` may exist, but can't be inspected for lack of descriptors or memory."""
+    if error.errno in _SHORTAGES:
+        raise translate_os_error(error, f"{subject} can't be inspected: {error.strerror}") from error
 
 
 def _read_program_name(pid: int) -> str:
@@ -111,7 +127,7 @@ class ProcessIdentity:
         return self.host == host_id()
 
     def is_alive(self) -> bool:
-        """Whether it is visible and still runs."""
+        """Whether it is visible and still runs. Raises as `start_ticks`."""
         return self.is_local and self.start_ticks >= 0 and start_ticks(self.pid) == self.start_ticks
 
     def check_alive(self, purpose: str) -> None:

@@ -15,7 +15,7 @@ import os
 import secrets
 import stat
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch
@@ -196,11 +196,14 @@ class SharedTableHandle(Closable):
     def __getstate__(self) -> tuple[Any, ...]:
         if self._is_closed:
             raise ClosedError(f"{self!r}: the handle was used after it was closed")
-        return (self._process, self._references, self._token, self.num_rows)
+        # Plain tuples, of which a pickle does not name the classes: handles are arguments of commands, too.
+        return (astuple(self._process), tuple(map(astuple, self._references)), self._token, self.num_rows)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self._regions, self._is_closed = None, False
-        self._process, self._references, self._token, self.num_rows = state
+        process, references, self._token, self.num_rows = state
+        self._process = ProcessIdentity(*process)
+        self._references = tuple(_RegionReference(*reference) for reference in references)
 
     def __repr__(self) -> str:
         state = ", closed" if self._is_closed else ""

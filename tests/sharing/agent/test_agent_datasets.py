@@ -8,14 +8,14 @@ from collections.abc import Iterator
 import pytest
 
 import bowstring as bs
-from bowstring.errors import NotFoundError
+from bowstring.errors import NotFoundError, ResourceError
 from bowstring.sharing.agent import agent_datasets
 from bowstring.sharing.agent.agent_datasets import AgentDatasets
 from bowstring.sharing.agent.memory_budget import MemoryBudget
 from bowstring.sharing.agent.publications import Publication
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.share import to_regions
-from bowstring.sharing.stored_parts import index_part
+from bowstring.sharing.stored_parts import BodyReader, index_part
 
 TABLE = bs.table({"a": [1, 2, 3]})
 
@@ -39,6 +39,21 @@ def publish(datasets: AgentDatasets, dataset_id: str) -> str:
 def read(uri: str) -> bs.Table:
     with bs.connect(uri) as reader:
         return reader.read_all()
+
+
+def test_a_partition_is_served_although_memory_is_short_at_first(
+    datasets: AgentDatasets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ResourceError("no memory")
+
+    (region,) = to_regions(TABLE, "model").regions
+    with monkeypatch.context() as patch:
+        patch.setattr(BodyReader, "read", fail)
+        (uri,) = datasets.put("model", (0, 0), index_part(region), ttl_s=60, needs_commit=False).uris
+    assert read(uri) == TABLE
+    datasets.drop("model", "was dropped")
+    assert datasets.server.stats().num_regions == 0
 
 
 def test_a_replaced_data_set_can_be_read_for_a_while_but_not_found(

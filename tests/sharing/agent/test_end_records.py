@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -117,6 +118,29 @@ def test_the_newest_record_counts_and_their_number_is_limited(folder: Path, monk
     EndRecord()
     assert len(list(folder.iterdir())) == 2
     assert (find_recorded_end("a-0"), find_recorded_end("a-1")) == ("", "a-1 has ended")
+
+
+def test_a_record_that_can_not_be_written_leaves_no_file(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    record = EndRecord()
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail)
+        record.write({"a-1": "a"}, {})
+    assert list(folder.iterdir()) == []
+    record.write({"a-1": "a"}, {})
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_what_a_killed_agent_was_writing_is_removed_by_a_later_one(folder: Path) -> None:
+    EndRecord()
+    for name in (".old", ".new", "record"):
+        (folder / name).write_text("[")
+    os.utime(folder / ".old", (0, 0))
+    os.utime(folder / "record", (0, 0))
+    EndRecord()
+    assert {path.name for path in folder.iterdir()} == {".new", "record"}
 
 
 def test_a_record_has_a_limited_number_of_names(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import bowstring as bs
-from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFoundError
+from bowstring.errors import ConnectionLostError, InvalidArgumentError, NotFoundError, ResourceError
 from bowstring.sharing.agent.client import AgentClient, AgentKey, agent_address_prefix, list_agent_addresses
 from bowstring.sharing.agent.host_agent import TRANSPORT_OPTIONS, HostAgent
 from bowstring.sharing.processes import ProcessIdentity
@@ -357,6 +357,24 @@ def test_no_agent_is_started_for_an_owner_that_has_ended(key: AgentKey) -> None:
     assert list_agent_addresses(key.address) == (set(), set())
 
 
+def test_an_owner_is_not_taken_for_ended_if_the_agent_has_no_descriptor_to_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(_: ProcessIdentity) -> bool:
+        raise ResourceError("too many open files")
+
+    with HostAgent() as agent:
+        client, owner = RawClient(agent), ProcessIdentity.current()
+        client.request(op="hello", owner=astuple(owner))
+        client.put(is_detached=False)
+        monkeypatch.setattr(ProcessIdentity, "is_alive", fail)
+        turns = iter([False, True])
+        monkeypatch.setattr(HostAgent, "_is_finished", property(lambda _: next(turns)))
+        agent.run()
+        assert agent._owners == {owner}
+        assert len(agent.datasets) == 1
+
+
 def test_a_client_that_receives_no_answers_gets_no_more_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
     num_requests, num_answered = 64, 0
 
@@ -400,6 +418,84 @@ def test_a_local_connection_that_owns_the_agent_owns_it_until_it_ends() -> None:
                 agent.step(1.0)
         while agent._has_owner:
             assert agent.step(1.0), "the agent waits, although the connection has ended"
+
+
+class RawClient:
+    """A client of an agent that runs in this thread, which sends any requests."""
+
+    def __init__(self, agent: HostAgent) -> None:
+        self.agent = agent
+        listener = UnixListener(options=TRANSPORT_OPTIONS)
+        agent.listen(listener)
+        self.channel = UnixChannel.dial(listener.address)
+
+    def request(self, **fields: Any) -> bytes:
+        """Return the reply."""
+        self.channel.submit((json.dumps(fields).encode(),))
+        self.channel.progress(SEND)
+        while True:
+            self.agent.step(1.0)
+            for event in self.channel.progress(RECEIVE):
+                assert isinstance(event, MessageReceived)
+                return bytes(event.data)
+
+    def put(self, **fields: Any) -> bytes:
+        """Send a partition of one row with its memory; return the reply."""
+        exporter = self.channel.exporter
+        assert exporter is not None
+        put = {"op": "put", "dataset": "d", "attempt": [0, 0], "num_rows": 1, "ttl_s": 60}
+        put |= {"needs_commit": False, "is_detached": True, "is_temporary": False}
+        with store_in_region(bs.table({"a": [1]}))[0] as region:
+            return self.request(**{**put, "region": exporter.export(region).index, **fields})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"attempt": [0, []]},
+        {"attempt": [[], 0], "needs_commit": True},
+        {"attempt": [0]},
+        {"ttl_s": 10**400},
+        {"ttl_s": "60"},
+        {"num_rows": 2},
+        {"region": 1},
+        {"connection": 1},
+    ],
+)
+def test_a_malformed_partition_leaves_no_data_set(fields: dict[str, Any]) -> None:
+    with HostAgent() as agent:
+        reply = RawClient(agent).put(**fields)
+        assert reply.startswith((b"invalid\n", b"usage\n"))
+        assert not agent.datasets
+        assert agent._server.names == []
+
+
+def test_the_name_of_a_data_set_is_text() -> None:
+    with HostAgent() as agent:
+        RawClient(agent).put(dataset=7, attempt=[0.0, True])
+        assert agent._server.names == ["7/0/1"]
+
+
+@pytest.mark.parametrize("operation", [{"op": "renew"}, {"op": "commit", "attempts": []}])
+def test_a_data_set_expires_after_a_request_for_an_impossible_lifetime(operation: dict[str, Any]) -> None:
+    with HostAgent() as agent:
+        client = RawClient(agent)
+        client.put(ttl_s=0.2)
+        assert client.request(**operation, dataset="d", ttl_s=10**400).startswith(b"invalid\n")
+        wait_until(agent.datasets.drop_expired, 10.0)
+        assert not agent.datasets
+
+
+@pytest.mark.parametrize("owner", [[[], [], []], [1, 2], 5, None])
+def test_the_connection_of_a_malformed_owner_is_counted_until_its_end(owner: object) -> None:
+    with HostAgent() as agent:
+        client = RawClient(agent)
+        assert client.request(op="own", owner=owner).startswith(b"invalid\n")
+        (connections,) = [handler.connections for handler in agent._loop._handlers if hasattr(handler, "connections")]
+        assert len(connections) == 1
+        client.channel.close()
+        agent.step(1.0)
+        assert len(connections) == 0
 
 
 @pytest.mark.parametrize("ttl_s", [math.nan, -1.0])

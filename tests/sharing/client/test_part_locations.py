@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,8 @@ from bowstring.errors import (
     NotFoundError,
 )
 from bowstring.io.store_path import StorePath
-from bowstring.sharing.client.connection import Connection
+from bowstring.sharing.client.connection import Connection, ConnectionOptions
+from bowstring.sharing.client.dataset_reader import DatasetReader
 from bowstring.sharing.server.options import ServerOptions
 
 SCHEMA = bs.schema([("x", "int64")])
@@ -64,6 +65,24 @@ def test_a_server_of_another_namespace_is_not_asked(dead_uri: str) -> None:
             assert data.read_all() == numbers(7)
         with pytest.raises(ConnectionLostError, match="part 0: no location of the data set can be used: unix:"):
             bs.connect(create_dataset((other, other + "&x=1"), (dead_uri,)))
+
+
+def test_batches_of_parts_of_unknown_rows_have_no_location() -> None:
+    with bs.serve({"a": numbers(1, 2, 3)}) as server, bs.connect([server.uri("a")] * 2) as reader:
+        with pytest.raises(InvalidArgumentError, match="the rows of some parts are not known"):
+            next(reader.locate_batches())
+        assert reader.read_all().num_rows == 6
+
+
+def test_a_reader_of_another_package_is_not_pickled_without_its_batches() -> None:
+    class OtherReader(DatasetReader):
+        def _read_batches(self, *_: object) -> Iterator[bs.RecordBatch]:
+            return iter(numbers(1).to_batches())
+
+    reader = OtherReader([], SCHEMA, ConnectionOptions())
+    assert reader.read_all() == numbers(1)
+    with pytest.raises(TypeError, match="a OtherReader can't be pickled"):
+        pickle.dumps(reader)
 
 
 @pytest.mark.thorough

@@ -36,6 +36,7 @@ from bowstring.errors import (
     UnavailableAddressError,
     UnmetRequirementError,
 )
+from bowstring.memory import region
 from bowstring.memory.region import Region
 from bowstring.sharing import stored_parts
 from bowstring.sharing.client.connection import Connection, ConnectionOptions
@@ -314,6 +315,22 @@ with bs.connect(uris) as data:
     table = data.read_all()
     send(table["a"].to_pylist())
 """
+
+
+@pytest.mark.parametrize("number", [errno.ENOENT, errno.EACCES, errno.EIO])
+def test_a_file_that_can_not_be_opened_again_for_a_client_is_sent_as_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def fail(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    path = tmp_path / "file.arrow"
+    with bs.new_file(path, example_table().schema) as writer:
+        writer.write_table(example_table())
+    monkeypatch.setattr(region, "reopen_read_only", fail)
+    with bs.serve({"t": path}, options=ServerOptions(inline_bytes=0)) as server, bs.connect(server.uri("t")) as reader:
+        assert reader.read_all() == example_table()
+        assert server.stats().leased_addresses == 0
 
 
 @pytest.mark.thorough

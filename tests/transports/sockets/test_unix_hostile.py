@@ -213,6 +213,30 @@ def test_surplus_descriptors_are_an_error_and_closed(peer: Peer, count: int) -> 
     transport.close()
 
 
+@pytest.mark.parametrize(
+    ("data", "count", "message"),
+    [
+        (region_frame(), 1, "a descriptor, of which none is received"),
+        (region_frame(), 2, "a descriptor, of which none is received"),
+        (frame(0, content=b"x"), 1, "a descriptor, of which none is received"),
+        (region_frame(), 0, "expected a frame, found the bytes"),
+        (frame(3), 0, "expected a frame, found the bytes"),
+    ],
+)
+def test_an_end_without_regions_takes_no_descriptor(
+    monkeypatch: pytest.MonkeyPatch, data: bytes, count: int, message: str
+) -> None:
+    monkeypatch.setattr(Region, "attach", None)
+    hostile, connection = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+    options = TransportOptions(timeout_s=5, max_regions=0)
+    with hostile, BlockingChannel(UNIX, UnixChannel.from_socket(connection, options)) as transport:
+        descriptor = memfd()
+        send(hostile, data, [descriptor] * count)
+        os.close(descriptor)
+        with pytest.raises(ProtocolError, match=message):
+            transport.receive()
+
+
 @pytest.mark.parametrize("is_apart", [True, False])
 def test_descriptors_in_a_body_are_closed(peer: Peer, is_apart: bool) -> None:
     hostile, transport = peer

@@ -294,7 +294,7 @@ class _FlightStream:
             message = self._call.messages.get(timeout=self._timeout_s)
         except queue.Empty:
             self.cancel()
-            raise DeadlineError(f"{self._location}: the server sends nothing for {self._timeout_s} s") from None
+            raise DeadlineError(f"{self._location}: the server sends nothing for {self._timeout_s:g} s") from None
         self._call.requests.put(None)
         if isinstance(message, BowstringError):
             raise message

@@ -159,7 +159,7 @@ def _shut_down_server(server: Any, relay: FlightRelay) -> None:
     thread.join(_CLOSE_TIMEOUT_S)
 
 
-class _StoredPartStream:
+class _RegionPartStream:
     """The batches of a data set for pyarrow, in the server's memory; its schema is converted once for all of them."""
 
     def __init__(self, part: RegionPart) -> None:
@@ -179,7 +179,7 @@ def _to_pyarrow_batches(parts: Sequence[RegionPart]) -> Iterator[Any]:
     errors: tuple[type[Exception], ...] = (BowstringError, *_pyarrow_error_types())
     for part in parts:
         try:
-            for batch in pa.RecordBatchReader.from_stream(_StoredPartStream(part)):
+            for batch in pa.RecordBatchReader.from_stream(_RegionPartStream(part)):
                 batch.validate()  # offsets of a file could be outside of its buffers
                 yield batch
         except errors as error:

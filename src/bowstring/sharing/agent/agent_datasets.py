@@ -134,7 +134,7 @@ class AgentDatasets(Closable):
         """Take the memory or the unnamed file of one attempt, and return where it can be read: after the commit, or at
         once if it needs none. In the latter case, `is_detached` applies; otherwise, `publish` detaches it.
         """
-        _check_lifetime(name, ttl_s)
+        ttl_s = _check_lifetime(name, ttl_s)
         locations = self.server.issue_locations(_format_ticket(name, attempt))
         dataset = self._datasets.get(name)
         # Attempts may be late, such as the slower of two speculative copies.
@@ -170,14 +170,13 @@ class AgentDatasets(Closable):
         The first commit starts the lifetime: `ttl_s`, or the first attempt's.
         """
         dataset = self._find(name)
-        if ttl_s is not None:
-            _check_lifetime(name, ttl_s)
+        ttl_s = dataset.ttl_s if ttl_s is None else _check_lifetime(name, ttl_s)
         missing = self.find_missing(name, attempts)
         if missing or dataset.is_complete:  # a commit is done once, unless the data set is reopened
             return missing
         dataset.is_complete = True
         if math.isinf(dataset.expires_at):
-            dataset.ttl_s = dataset.ttl_s if ttl_s is None else ttl_s
+            dataset.ttl_s = ttl_s
             dataset.start_lifetime()
         # Also regions of which only a part was committed, so that the memory of the rest is freed.
         mixed = dataset.keep_only_attempts(attempts)
@@ -215,7 +214,7 @@ class AgentDatasets(Closable):
             raise NotFoundError(self._ended[name][1])
         if not ttl_s > 0:
             raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a positive number, found {ttl_s}")
-        dataset.ttl_s = ttl_s
+        dataset.ttl_s = float(ttl_s)
         dataset.start_lifetime()
         return dataset.expiry_time
 
@@ -400,10 +399,13 @@ def index_partition(region: Region, num_rows: int) -> RegionPart:
     return partition
 
 
-def _check_lifetime(name: str, ttl_s: float) -> None:
-    """Raise `InvalidArgumentError` for a lifetime after which a data set would never expire, such as NaN."""
+def _check_lifetime(name: str, ttl_s: float) -> float:
+    """Return a lifetime as a float. Raises `OverflowError` for an integer without one, and `InvalidArgumentError` if a
+    data set would never expire, as after NaN.
+    """
     if not ttl_s >= 0:
         raise InvalidArgumentError(f"data set {name!r}: ttl_s: expected a number of seconds, found {ttl_s}")
+    return float(ttl_s)
 
 
 def _group_by_size(regions: Iterable[Region]) -> Iterator[list[Region]]:

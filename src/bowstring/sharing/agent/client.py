@@ -363,7 +363,7 @@ class AgentClient(Closable):
             "attempt": attempt,
             "region": self._channel.export(region).index,
             "num_rows": num_rows,
-            "ttl_s": ttl_s,
+            "ttl_s": float(ttl_s),
             # Agents of other hosts that can't be reached from here are never told which attempts to keep.
             "needs_commit": not is_temporary and (key is None or key.is_local or key.access is not None),
             "is_detached": key is not None and key.is_detached,
@@ -389,7 +389,7 @@ class AgentClient(Closable):
         of its first attempt.
         """
         request = {"op": "commit", "dataset": dataset, "attempts": sorted(attempts.items())}
-        reply = self._request(request if ttl_s is None else {**request, "ttl_s": ttl_s})
+        reply = self._request(request if ttl_s is None else {**request, "ttl_s": float(ttl_s)})
         return list(read_list(reply, "missing", int, _SUBJECT))
 
     def drop(self, dataset: str, reason: str = "was dropped", *, is_replaced: bool = False) -> None:
@@ -410,7 +410,7 @@ class AgentClient(Closable):
 
     def renew(self, dataset: str, ttl_s: float) -> datetime | None:
         """Let a data set expire `ttl_s` from now; return when, None for never. Raises `NotFoundError`."""
-        return parse_time(self._request({"op": "renew", "dataset": dataset, "ttl_s": ttl_s}).get("expires_at"))
+        return parse_time(self._request({"op": "renew", "dataset": dataset, "ttl_s": float(ttl_s)}).get("expires_at"))
 
     def find_published(self, name: str) -> PublishedEntry | MissingEntry:
         """Return the published data set with an ID, or else the newest with a name."""

@@ -23,6 +23,8 @@ from bowstring.sharing.processes import ProcessIdentity
 _PARENT = Path("/dev/shm")
 _MAX_FILES = 100
 """Of the agents that ended last and of those that run."""
+_STALE_S = 60.0
+"""The age of a file that is being written from which on its agent was killed meanwhile."""
 _MAX_NAMES = 1000
 """The data sets of each kind in a file, some 200 bytes each."""
 
@@ -35,7 +37,10 @@ class EndRecord:
         self._agent = ProcessIdentity.current()
         with suppress(OSError):
             _folder().mkdir(mode=0o700, exist_ok=True)
-            for path in _list_files()[_MAX_FILES:]:
+            temporary = [
+                path for path in _list_files(is_temporary=True) if path.stat().st_mtime < time.time() - _STALE_S
+            ]
+            for path in (*_list_files()[_MAX_FILES:], *temporary):
                 path.unlink()
 
     def write(self, published: dict[str, str], ended: dict[str, tuple[str | None, str]]) -> None:
@@ -82,10 +87,10 @@ def _is_private(folder: Path) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
-def _list_files() -> list[Path]:
-    """The files of agents, the newest first."""
+def _list_files(*, is_temporary: bool = False) -> list[Path]:
+    """The files of agents, or those that are being written, the newest first."""
     with suppress(OSError):
         if _is_private(_folder()):
-            paths = [path for path in _folder().iterdir() if not path.name.startswith(".")]
+            paths = [path for path in _folder().iterdir() if path.name.startswith(".") is is_temporary]
             return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
     return []

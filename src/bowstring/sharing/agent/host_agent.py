@@ -26,7 +26,7 @@ from functools import partial
 from inspect import signature
 from typing import Any, TypeAlias
 
-from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError
+from bowstring.errors import BowstringError, InvalidArgumentError, ProtocolError, ResourceError
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
 from bowstring.sharing.agent.agent_datasets import AgentDatasets, Attempt, index_partition
@@ -146,7 +146,8 @@ class HostAgent(Closable):
                 self._used_at = time.monotonic()
             if time.monotonic() >= self._owners_checked_at + _TICK_S:  # of a JVM, the kernel takes a millisecond
                 self._owners_checked_at = time.monotonic()
-                self._owners = {owner for owner in self._owners if owner.is_alive()}
+                with contextlib.suppress(ResourceError):  # they may still run
+                    self._owners = {owner for owner in self._owners if owner.is_alive()}
             if self._has_had_owner and not self._has_owner:
                 self.datasets.drop_attached()
             self.datasets.record(_TICK_S)
@@ -228,9 +229,10 @@ class HostAgent(Closable):
 
     def add_driver(self, connection: AgentConnection, owner: Sequence[Any]) -> None:
         """Add an owner on any host, until the end of its last connection."""
-        connection.owner = ProcessIdentity(*owner)
+        process = ProcessIdentity(*owner)
         # It replaces its connections itself, and its threads may do so in any order.
-        self._drivers.setdefault(connection.owner, set()).add(connection)
+        self._drivers.setdefault(process, set()).add(connection)
+        connection.owner = process
 
     def reserve(self, connection: AgentConnection, memory: Mapping[str, Any]) -> dict[str, Any]:
         """Reserve memory for the partition that the connection writes; `shortage` is the reason if it is refused."""
@@ -251,7 +253,8 @@ class HostAgent(Closable):
         is_temporary: bool,
     ) -> dict[str, Any]:
         """Take the memory or the unnamed file of one attempt."""
-        index, attempt_id = attempt
+        # All who list the data sets get these values.
+        dataset, (index, attempt_id) = str(dataset), map(int, attempt)
         partition = index_partition(region, num_rows)
         locations = self.datasets.put(
             dataset, (index, attempt_id), partition, ttl_s=ttl_s, needs_commit=needs_commit, is_detached=is_detached
@@ -378,6 +381,7 @@ class AgentConnection(Closable, EventHandler):
         return self._regions.pop(index)
 
     def close(self) -> None:
+        self._acceptor.connections.remove(self)
         self.reservation.close()
         self._agent.datasets.drop_unpublished(self.unpublished)
         self.unpublished = set()
@@ -453,7 +457,6 @@ class _ConnectionAcceptor(ListenerHandler):
 
     def close_connection(self, connection: AgentConnection) -> None:
         """Close a connection, after which another one may be accepted."""
-        self.connections.remove(connection)
         self._loop.remove(connection)
         connection.close()
         self._loop.notify_handler(self, 0)

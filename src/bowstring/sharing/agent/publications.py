@@ -187,9 +187,9 @@ def parse_time(value: object) -> datetime | None:
     """
     if value is None:
         return None
-    if not isinstance(value, int | float) or isinstance(value, bool) or math.isnan(value):
-        raise ProtocolError(f"{_SUBJECT}: expected a time in seconds, found {str(value)[:_MAX_TEXT]}")
     try:
-        return datetime.fromtimestamp(value, UTC)
+        if isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value):
+            return datetime.fromtimestamp(value, UTC)
     except (ValueError, OverflowError, OSError):
         return None
+    raise ProtocolError(f"{_SUBJECT}: expected a time in seconds, found {str(value)[:_MAX_TEXT]}")

@@ -144,7 +144,7 @@ def connect(  # noqa: PLR0913 -- all but two are options
     ...         [batch.num_rows for batch in reader]
     [3]
     """
-    check_seconds("connect: timeout_s", timeout_s)
+    timeout_s = check_seconds("connect: timeout_s", timeout_s)
     check_count("connect: prefetch_bytes", prefetch_bytes)
     connection_options = ConnectionOptions(timeout_s, tls, copy, allow_other_users, prefetch_bytes)
     options = ConnectOptions(ticket, connection_options, open_recorder(record), tls is not None, allow_file_locations)

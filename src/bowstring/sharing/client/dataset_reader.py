@@ -152,13 +152,16 @@ class DatasetReader(Closable):
         """Yield each batch that has rows, after the index of its part and the index in the part of its first row.
 
         Batches of files are not read if they have no rows that match all `filters`, of the columns of the parts, by
-        their statistics. The rows of each part must be known, as of a `Dataset`. Raises as iterating.
+        their statistics. Raises `InvalidArgumentError` unless the rows of each part are known, as of a `Dataset`, and
+        as iterating.
 
         >>> with bs.serve({"visits": bs.table({"n": [1, 2, 3]})}) as server:
         ...     with bs.connect(bs.dataset([server.uri("visits")] * 2)) as reader:
         ...         [(part, start, batch.num_rows) for part, start, batch in reader.locate_batches()]
         [(0, 0, 3), (1, 0, 3)]
         """
+        if len(self._parts) != len(self.uris) or any(part.num_rows is None for part in self._parts):
+            raise InvalidArgumentError("locate_batches: the rows of some parts are not known: connect to a `Dataset`")
         request, ends = None, list[int]()
         for batch_request, start, batch in self._read_requests(candidates=filters):
             if not batch.num_rows:
@@ -412,6 +415,8 @@ class DatasetReader(Closable):
         """Pickle the URIs: unpickling, such as in another process, opens a new connection."""
         if self._is_closed:
             raise ClosedError("the data set is closed")
+        if type(self)._read_batches is not DatasetReader._read_batches:  # the batches are not those of the URIs
+            raise TypeError(f"a {type(self).__name__} can't be pickled: its class does not define how")
         return DatasetReader, (self._parts, self.schema, self._options, None, self._column_indices)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:

@@ -55,7 +55,7 @@ class RecordedConnection:
     """A connection: which end was recorded, and the kinds of messages by sender and tag, as its URI defines them."""
 
     is_client: bool
-    kinds_by_tag: dict[tuple[str, int | None], str]
+    kinds_by_tag: dict[tuple[str, int], str]
 
     @classmethod
     def from_first_entry(cls, entry: ObservedEvent) -> RecordedConnection:
@@ -67,7 +67,8 @@ class RecordedConnection:
             return cls(is_client, {})
         # A server of `bowstring.serve` derives its role from the tag of the request.
         requests = [uri.want_data] if is_client else [uri.want_data, *ROLES]
-        kinds = {("client", tag): "want_data" for tag in requests} | {("client", uri.free_data): "free_data"}
+        kinds = {} if uri.free_data is None else {("client", uri.free_data): "free_data"}
+        kinds |= {("client", tag): "want_data" for tag in requests}
         error_tag = parse_error_tag(uri)
         return cls(is_client, kinds if error_tag is None else {**kinds, ("server", error_tag): "error_data"})
 
@@ -109,7 +110,7 @@ def decode_entry(entry: ObservedEvent, connection: RecordedConnection) -> TraceS
     if kind is not ObservedEventKind.MESSAGE:
         return step
     try:
-        message_kind = connection.kinds_by_tag.get((step.sender, entry.tag))
+        message_kind = None if entry.tag is None else connection.kinds_by_tag.get((step.sender, entry.tag))
         return replace(step, **_decode_message(step.sender, message_kind, entry.tag, entry.view(), size))
     except BowstringError as error:
         return replace(step, kind="invalid", text=f"invalid message, {tag}, {size}: {error}")

@@ -6,10 +6,11 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 
 from bowstring.dissociated.messages import PackedBody
 from bowstring.dissociated.server import EncodedStream
-from bowstring.errors import InvalidArgumentError, NotFoundError
+from bowstring.errors import InvalidArgumentError, NotFoundError, ResourceError
 from bowstring.memory.region import Region
 from bowstring.redaction import redact
 from bowstring.sharing.server.options import ServerOptions
@@ -31,7 +32,7 @@ class ServedDatasets:
     def __init__(self, options: ServerOptions, signer: TicketSigner | None) -> None:
         self._options = options
         self._signer = signer
-        # Taken before `ServedClients.lock`.
+        # Never locked together with `ServedClients.lock`.
         self.lock = threading.Lock()
         self._parts: dict[str, tuple[RegionPart, ...]] = {}
         self._removal_reasons: dict[str, str] = {}
@@ -127,6 +128,7 @@ class ServedDatasets:
             return
         batches = ((message, BodyReader(part.region).read(message)) for part in parts for message in part.messages)
         bodies = ((message.metadata, PackedBody.from_parts(body)) for message, body in batches)
-        stream = EncodedStream.encode(parts[0].schema, bodies)
-        if stream.length_bytes <= _MAX_ENCODED_BYTES:
-            self._encoded_streams[parts] = stream
+        with suppress(ResourceError):  # as many mappings as the system allows: then each request reads the bodies
+            stream = EncodedStream.encode(parts[0].schema, bodies)
+            if stream.length_bytes <= _MAX_ENCODED_BYTES:
+                self._encoded_streams[parts] = stream

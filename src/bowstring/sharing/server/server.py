@@ -230,7 +230,7 @@ class Server(Closable):
             return name
         if lifetime_s is None:
             lifetime_s = math.inf if self.options.ticket_lifetime_s is None else self.options.ticket_lifetime_s
-        check_seconds("lifetime_s", lifetime_s)
+        lifetime_s = check_seconds("lifetime_s", lifetime_s)
         return self._signer.sign(name, None if lifetime_s == math.inf else math.ceil(time.time() + lifetime_s))
 
     def remove(self, name: str, reason: str | None = None) -> None:
@@ -258,7 +258,7 @@ class Server(Closable):
         ...     server.drain(timeout_s=1)  # True: no client is left
         True
         """
-        check_seconds("timeout_s", timeout_s, allow_zero=True)
+        timeout_s = check_seconds("timeout_s", timeout_s, allow_zero=True)
         try:
             if not self._is_closed:
                 self._loop.call_soon_threadsafe(self._start_draining)

@@ -12,6 +12,7 @@ import os
 import struct
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, TypeAlias
 
@@ -129,19 +130,17 @@ class FrameQueue:
         self.queued_bytes = 0
 
 
+@dataclass(slots=True, eq=False)
 class IncomingFrame:
     """A frame whose header has arrived. `body` is None until an offer is accepted."""
 
-    __slots__ = ("body", "descriptor", "filled_bytes", "kind", "length_bytes", "tag", "token")
-
-    def __init__(self, kind: FrameKind, tag: int, length_bytes: int, descriptor: int = -1) -> None:
-        self.kind = kind
-        self.tag = tag
-        self.length_bytes = length_bytes
-        self.descriptor = descriptor
-        self.filled_bytes = 0
-        self.body: memoryview | None = None
-        self.token = 0
+    kind: FrameKind
+    tag: int
+    length_bytes: int
+    descriptor: int = -1
+    filled_bytes: int = 0
+    body: memoryview | None = None
+    token: int = 0
 
     def take_descriptor(self) -> int:
         """Return the descriptor, which the caller has to close."""

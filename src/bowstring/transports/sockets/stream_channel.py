@@ -8,7 +8,7 @@ import os
 import socket
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from bowstring.errors import (
     BowstringError,
@@ -53,9 +53,9 @@ _NOT_CONNECTED = {errno.ENOTCONN, errno.EBADF}
 class StreamChannel(Channel):
     """One end of a connection. After an error of receiving, submitted messages can still be sent."""
 
-    receives_regions: ClassVar[bool] = False
-
-    def __init__(self, connection: socket.socket, name: str, options: TransportOptions) -> None:
+    def __init__(
+        self, connection: socket.socket, name: str, options: TransportOptions, *, receives_regions: bool = False
+    ) -> None:
         self.options = options
         self.traits = ChannelTraits(min_file_bytes=_MIN_FILE_BYTES)
         self.bytes_received = 0
@@ -65,7 +65,7 @@ class StreamChannel(Channel):
         self._name = name
         self._socket = connection
         self._queue = FrameQueue()
-        self._parser = FrameParser(name, options, receives_regions=self.receives_regions)
+        self._parser = FrameParser(name, options, receives_regions=receives_regions)
         self._lost_directions = 0
         connection.setblocking(False)
 

@@ -117,12 +117,13 @@ def try_connect(address: str, connection: socket.socket | None = None) -> tuple[
 
 
 class UnixChannel(StreamChannel):
-    """One end of a connection; created by `dial`, `UnixListener.accept` or `pair`."""
-
-    receives_regions: ClassVar[bool] = True
+    """One end of a connection; created by `dial` or `UnixListener.accept`."""
 
     def __init__(self, connection: socket.socket, options: TransportOptions = DEFAULT_OPTIONS) -> None:
-        super().__init__(connection, "unix socket", options)
+        receives_regions = options.max_regions > 0
+        super().__init__(connection, "unix socket", options, receives_regions=receives_regions)
+        # Without any space, the kernel closes the descriptors: to inspect or close a file of a peer may block.
+        self._rights_bytes = _RIGHTS_BYTES if receives_regions else 0
         self.memory = ReceivedRegions(options.max_regions)
         """The received regions, as the events `RemoteMemoryUpdated` report them."""
         self.num_regions_sent = 0
@@ -191,15 +192,16 @@ class UnixChannel(StreamChannel):
         """Receive bytes of frames and a descriptor."""
         # There is space for one descriptor, or two because of alignment: the kernel closes others, and reports that as
         # truncated. It ends a read after the bytes sent with a descriptor, so these are the last ones.
-        received, ancillary, flags, _ = self._socket.recvmsg(size_bytes, _RIGHTS_BYTES, _CLOSE_ON_EXEC)
+        received, ancillary, flags, _ = self._socket.recvmsg(size_bytes, self._rights_bytes, _CLOSE_ON_EXEC)
         for level, kind, payload in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 count = len(payload) // _DESCRIPTOR_BYTES
                 self._parser.descriptors.extend(struct.unpack_from(f"{count}i", payload))
         # After the descriptors are recorded: the parser closes them with the connection.
         if flags & _TRUNCATED:
+            problem = "more than one descriptor with a frame, or this process can't open more (ulimit -n)"
             raise ProtocolError(
-                "unix socket: more than one descriptor with a frame, or this process can't open more (ulimit -n)"
+                f"unix socket: {problem if self._rights_bytes else 'a descriptor, of which none is received'}"
             )
         return received
 
