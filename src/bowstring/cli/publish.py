@@ -82,7 +82,8 @@ def publish(
     data set is written to standard output; bowstring ls lists all.
     """
     if name is None and file is not None and file != "-":
-        name = _INVALID_CHARACTERS.sub("-", Path(file).stem)[:_MAX_NAME_CHARACTERS]
+        # Without "-" at the ends: `fetch -` reads standard input, and the stem of a glob is often "*".
+        name = _INVALID_CHARACTERS.sub("-", Path(file).stem)[:_MAX_NAME_CHARACTERS].strip("-") or None
     with (
         prefix_errors_with_source(file),
         open_input(file, source_format) as source,
