@@ -136,7 +136,7 @@ class LazyGroup(click.Group):
 def root_command(ctx: click.Context) -> None:
     """Inspect, check, convert, repair and share tables: Arrow files and streams, Parquet, CSV and JSON.
 
-    Publish a result of Spark or of a file to the other processes of a host, and compare ways to do so.
+    Publish a file to the other processes of a host, and list and read what Spark and others have published.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
