@@ -60,6 +60,18 @@ def test_one_side_may_have_more_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert output_of(capsys, 1, right, left) == ["rows: 990 on the left, 1,000 on the right"]
 
 
+def test_names_inside_a_type_are_shown_and_count_as_metadata(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, right = (
+        write(tmp_path / f"{name}.arrow", pa.table({"a": pa.array([[1]], pa.list_(pa.field(name, pa.int64())))}))
+        for name in ("item", "element")
+    )
+    (line,) = output_of(capsys, 1, left, right)
+    assert line == "schema: column 'a': the type is list<item: int64> on the left, list<element: int64> on the right"
+    assert output_of(capsys, 0, "--ignore-metadata", left, right) == []
+
+
 def test_the_numbers_of_rows_are_reported_after_as_many_differences_as_requested(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
