@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "concat": "Join files and streams without decoding them.",
     "vacuum": "Remove the files of a folder that no commit lists.",
     "recover": "Save the intact batches of a damaged file or stream.",
-    "serve": "Serve Arrow files to other processes until a signal.",
+    "serve": "Serve files to other processes until a signal.",
     "publish": "Keep the rows of a file in memory for other processes.",
     "ls": "List the published data sets of this host.",
     "fetch": "Save a served or published data set as Arrow, Parquet, CSV or JSON.",
