@@ -83,6 +83,18 @@ def test_parquet_has_row_groups_and_a_codec(tmp_path: Path) -> None:
     assert [metadata.num_row_groups, metadata.row_group(0).column(0).compression] == [2, "ZSTD"]
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_rows_without_columns_are_not_lost(tmp_path: Path, name: str) -> None:
+    rows = bs.table({"n": [1, 2, 3]}).select([])
+    with pytest.raises(
+        UnsupportedTypeError, match="can't have rows without columns: write JSON lines or Arrow instead"
+    ):
+        bs.write_table(rows, tmp_path / name)
+    assert not (tmp_path / name).exists()
+    bs.write_table(rows, tmp_path / "t.jsonl")
+    assert bs.read_table(tmp_path / "t.jsonl").num_rows == 3
+
+
 def test_a_type_that_a_format_lacks_is_an_error_with_the_column(tmp_path: Path) -> None:
     for name in ("t.csv", "t.parquet"):
         kind = bs.list_(bs.month_interval())

@@ -978,6 +978,11 @@ def _write_with_pyarrow(sink: Sink, target_format: str, table: LazyTable, option
         with open_writer(file, pa.schema(table.schema), **options) as writer:
             for batch in table.batches:
                 check_row_count(batch)
+                if batch.num_rows and not table.schema:
+                    name = {"csv": "CSV", "parquet": "Parquet"}[target_format]
+                    raise UnsupportedTypeError(
+                        f"{name} can't have rows without columns: write JSON lines or Arrow instead"
+                    )
                 writer.write_batch(pa.record_batch(batch))
     except (pa.ArrowNotImplementedError, pa.ArrowTypeError, pa.ArrowInvalid, pa.ArrowKeyError) as error:
         # Without quotes around the message of a KeyError.
@@ -1017,7 +1022,7 @@ def _to_csv_column(column: Array) -> Array:
     stored = type_.storage_type if isinstance(type_, ExtensionType) else type_
     has_text = not stored.fields or getattr(type_, "extension_name", "") == "arrow.timestamp_with_offset"
     if not has_text or isinstance(stored, t.Interval):
-        raise UnsupportedTypeError(f"{type_} can't be written as CSV: write JSON lines or Parquet instead")
+        raise UnsupportedTypeError(f"{type_} can't be written as CSV: write JSON lines or Arrow instead")
     if isinstance(type_, ExtensionType | t.BaseBinary | t.Duration | t.Utf8View):
         return array(list(map(format_text, column.to_pylist())), factories.string())
     return column

@@ -254,7 +254,7 @@ def test_nested_columns_are_rejected_by_name(
     with bs.new_file(tmp_path / "x.arrow", batch.schema) as writer:
         writer.write(batch)
     assert main(["convert", str(tmp_path / "x.arrow"), str(tmp_path / "x.csv")]) == 1
-    message = f"x.arrow: column 'c': {kind} can't be written as CSV: write JSON lines or Parquet instead\n"
+    message = f"x.arrow: column 'c': {kind} can't be written as CSV: write JSON lines or Arrow instead\n"
     assert capsys.readouterr().err.replace("bowstring: column", "x.arrow: column").endswith(message)
     assert not (tmp_path / "x.csv").exists()
 

@@ -60,6 +60,31 @@ def test_one_side_may_have_more_rows(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert output_of(capsys, 1, right, left) == ["rows: 990 on the left, 1,000 on the right"]
 
 
+def test_names_inside_a_type_are_shown_and_count_as_metadata(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    left, right = (
+        write(tmp_path / f"{name}.arrow", pa.table({"a": pa.array([[1]], pa.list_(pa.field(name, pa.int64())))}))
+        for name in ("item", "element")
+    )
+    (line,) = output_of(capsys, 1, left, right)
+    assert line == "schema: column 'a': the type is list<item: int64> on the left, list<element: int64> on the right"
+    assert output_of(capsys, 0, "--ignore-metadata", left, right) == []
+
+
+def test_the_numbers_of_rows_are_reported_after_as_many_differences_as_requested(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = change_values(TABLE.slice(0, 990), "n", 500, None)
+    left, right = write(tmp_path / "a.arrow", TABLE, 300), write(tmp_path / "b.arrow", other)
+    lines = ["row 500, column 'n': 499.0 | null", "rows: 1,000 on the left, 990 on the right"]
+    assert output_of(capsys, 1, "-n", 1, left, right) == lines
+    document = json.loads("".join(output_of(capsys, 1, "-n", 1, "--json", left, right)))
+    assert (document["lengths"], document["more"]) == ({"left": 1000, "right": 990}, False)
+    document = json.loads("".join(output_of(capsys, 1, "-n", 0, "--json", left, right)))
+    assert (document["lengths"], document["more"]) == (None, True)
+
+
 def test_metadata_is_compared_unless_an_option_ignores_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     left = write(tmp_path / "a.arrow", TABLE)
     right = write(tmp_path / "b.arrow", TABLE.replace_schema_metadata({"by": "me"}))

@@ -68,6 +68,18 @@ def test_characters_of_a_file_name_that_a_name_can_not_have_are_replaced(
     assert "name: expected 1 to 200 letters, digits, '_', '-' and '.', found 'my data'" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("pattern", "name"), [("*.arrow", "data"), ("part-*.arrow", "part"), ("日本.arrow", "data")])
+def test_the_name_of_a_glob_can_be_fetched(
+    tmp_path: Path, pattern: str, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in ("part-1.arrow", "part-2.arrow", "日本.arrow"):
+        write(tmp_path / file, TABLE)
+    assert main(["publish", "--json", f"{tmp_path}/{pattern}"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    bs.unpublish(document["id"])
+    assert document["name"] == name
+
+
 def test_nothing_remains_if_the_id_can_not_be_written(tmp_path: Path) -> None:
     path = write(tmp_path / f"full-{secrets.token_hex(4)}.arrow", TABLE)
     with open("/dev/full", "wb") as full:

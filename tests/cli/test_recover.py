@@ -137,6 +137,15 @@ def test_the_files_of_a_folder_or_glob_are_recovered_into_a_folder(
     assert main(["recover", "--json", f"{source}/day=*/part.arrow", str(tmp_path / "glob")]) == 1
     assert [file["rows"] for file in json.loads(capsys.readouterr().out)["files"]] == [9, 9]
     assert bs.read_table(tmp_path / "glob" / "day=2" / "part.arrow").num_rows == 9
+    (source / "a-text.arrow").write_text("city,people\n" * 10)
+    (source / "zero.arrow").touch()
+    assert main(["recover", "--json", str(source), str(tmp_path / "rest")]) == 1
+    out, err = capsys.readouterr()
+    assert [file.get("rows") for file in json.loads(out)["files"]] == [None, 9, 9, 9, None]
+    assert [line.partition(": expected")[0] for line in err.splitlines()] == [
+        f"bowstring: {source}/a-text.arrow",
+        f"bowstring: {source}/zero.arrow",
+    ]
     (tmp_path / "empty").mkdir()
     assert main(["recover", str(tmp_path / "empty"), str(tmp_path / "none")]) == 1
     assert "found no Arrow files" in capsys.readouterr().err

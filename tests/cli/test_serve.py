@@ -86,6 +86,12 @@ def test_data_sets_are_named(path: Path) -> None:
             bs.connect(uri, "numbers")
 
 
+def test_the_current_folder_has_the_name_of_the_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(path.parent)
+    with running_server(".") as server, bs.connect(read_uri(server), path.parent.name) as dataset:
+        assert pa.table(dataset) == TABLE
+
+
 def test_a_terminal_shows_short_uris_how_to_read_them_and_how_to_stop(path: Path) -> None:
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "bowstring", "serve", str(path), str(path), "--name", "a", "--name", "b"]

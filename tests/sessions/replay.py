@@ -212,7 +212,7 @@ class _ConnectionReplay:
 
     def _try_count_frees(self, message: MessageReceived) -> bool:
         """Count the addresses of a <free_data> message; return False for another message."""
-        if self._recording.kinds_by_tag.get(("client", message.tag)) != "free_data":
+        if message.tag is None or self._recording.kinds_by_tag.get(("client", message.tag)) != "free_data":
             return False
         self._actual_frees.update(decode_free_data(message.data).tolist())
         return True

@@ -32,7 +32,7 @@ COMMANDS: dict[str, str] = {
     "concat": "Join files and streams without decoding them.",
     "vacuum": "Remove the files of a folder that no commit lists.",
     "recover": "Save the intact batches of a damaged file or stream.",
-    "serve": "Serve Arrow files to other processes until a signal.",
+    "serve": "Serve files to other processes until a signal.",
     "publish": "Keep the rows of a file in memory for other processes.",
     "ls": "List the published data sets of this host.",
     "fetch": "Save a served or published data set as Arrow, Parquet, CSV or JSON.",
@@ -136,7 +136,7 @@ class LazyGroup(click.Group):
 def root_command(ctx: click.Context) -> None:
     """Inspect, check, convert, repair and share tables: Arrow files and streams, Parquet, CSV and JSON.
 
-    Publish a result of Spark or of a file to the other processes of a host, and compare ways to do so.
+    Publish a file to the other processes of a host, and list and read what Spark and others have published.
     """
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())

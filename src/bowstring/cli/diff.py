@@ -87,15 +87,22 @@ def _select_columns(
         yield from selected if is_quick else iter_validated_batches(selected, _HINT)
 
 
+def _select_shown(
+    differences: list[RowDifference | LengthDifference], count: int
+) -> tuple[list[RowDifference], LengthDifference | None, bool]:
+    """Return the first `count` rows that differ, the difference in length, if reached, and whether more rows differ."""
+    rows = [difference for difference in differences if isinstance(difference, RowDifference)]
+    lengths = next((difference for difference in differences if isinstance(difference, LengthDifference)), None)
+    return rows[:count], lengths, len(rows) > count
+
+
 def _show_differences(schema: list[str], differences: list[RowDifference | LengthDifference], count: int) -> None:
     for line in schema[:_COLUMNS_SHOWN]:
         click.echo(f"schema: {to_printable(line, _LINE_CHARACTERS)}")
     if len(schema) > _COLUMNS_SHOWN:
         click.echo(f"schema: … and {len(schema) - _COLUMNS_SHOWN:,} more differences (--json has them)")
-    for difference in differences[:count]:
-        if isinstance(difference, LengthDifference):
-            click.echo(f"rows: {difference.left:,} on the left, {difference.right:,} on the right")
-            continue
+    rows, lengths, has_more = _select_shown(differences, count)
+    for difference in rows:
         for cell in difference.cells[:_COLUMNS_SHOWN]:
             values = (
                 to_printable(format_json(to_json_value(value)), _VALUE_CHARACTERS) for value in (cell.left, cell.right)
@@ -107,14 +114,16 @@ def _show_differences(schema: list[str], differences: list[RowDifference | Lengt
             click.echo(
                 f"row {difference.row}: … and {len(difference.cells) - _COLUMNS_SHOWN:,} more columns (--json has them)"
             )
-    if len(differences) > count:
+    if lengths is not None:
+        click.echo(f"rows: {lengths.left:,} on the left, {lengths.right:,} on the right")
+    if has_more:
         click.echo("… and more (-n shows more rows)")
 
 
 def _to_json(
     names: tuple[str, str], schema: list[str], differences: list[RowDifference | LengthDifference], count: int
 ) -> dict[str, Any]:
-    lengths = next((difference for difference in differences if isinstance(difference, LengthDifference)), None)
+    rows, lengths, has_more = _select_shown(differences, count)
     return {
         "left": names[0],
         "right": names[1],
@@ -128,9 +137,8 @@ def _to_json(
                     for cell in difference.cells
                 ],
             }
-            for difference in differences[:count]
-            if isinstance(difference, RowDifference)
+            for difference in rows
         ],
         "lengths": None if lengths is None else asdict(lengths),
-        "more": len(differences) > count,
+        "more": has_more,
     }

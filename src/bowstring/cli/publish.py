@@ -31,6 +31,7 @@ from bowstring.datasets.published_dataset import PublishedDataset
 from bowstring.display.printable_text import format_size
 from bowstring.errors import format_count
 from bowstring.file_formats import SourceOptions
+from bowstring.io.local_path import absolute_path
 from bowstring.sharing.agent.client import DEFAULT_TTL_S
 
 _INVALID_CHARACTERS = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -82,7 +83,8 @@ def publish(
     data set is written to standard output; bowstring ls lists all.
     """
     if name is None and file is not None and file != "-":
-        name = _INVALID_CHARACTERS.sub("-", Path(file).stem)[:_MAX_NAME_CHARACTERS]
+        # Without "-" at the ends: `fetch -` reads standard input, and the stem of a glob is often "*".
+        name = _INVALID_CHARACTERS.sub("-", Path(absolute_path(file)).stem)[:_MAX_NAME_CHARACTERS].strip("-") or None
     with (
         prefix_errors_with_source(file),
         open_input(file, source_format) as source,

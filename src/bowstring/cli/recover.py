@@ -20,10 +20,11 @@ from bowstring.cli.input_output import (
     resolve_source,
     source_name,
 )
+from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, json_option, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.display.printable_text import to_printable
-from bowstring.errors import MissingFileError, format_count
+from bowstring.errors import InvalidDataError, MissingFileError, format_count
 from bowstring.file_formats import ARROW_FORMATS, FORMATS_BY_EXTENSION
 from bowstring.ipc.tools.message_search import DroppedRange
 from bowstring.ipc.tools.recover import DamagedColumn, RecoveryReport, recover as recover_data
@@ -67,25 +68,33 @@ def recover(  # noqa: PLR0913 -- one parameter for each option
     """Save the intact batches and columns of a damaged or truncated Arrow file or stream, and list the losses.
 
     SOURCE and TARGET are two paths, or - for standard input and output. A file is written as a file, a stream as a
-    stream. If SOURCE is a folder or a glob in quotes, TARGET is a folder for files of the same names. The report is
-    written to standard error if the data is written to standard output. The exit status is 1 if data was lost. TARGET
-    is valid, but changed values can't be detected: Arrow has no checksums.
+    stream. If SOURCE is a folder or a glob in quotes, TARGET is a folder for files of the same names; files without
+    intact data are only listed. The report is written to standard error if the data is written to standard output. The
+    exit status is 1 if data was lost. TARGET is valid, but changed values can't be detected: Arrow has no checksums.
     """
     targets = _choose_targets(source, target)
     count = None if show_all else _LOSSES_SHOWN
     documents, is_lost = [], False
     for each, path in targets:
         choose_arrow_format(path, None)
-        out = resolve_output(path, each)
-        with progress_bar("recovering", "bytes") as report_progress:
-            report = recover_data(
-                resolve_source(each),
-                out,
-                not quick,
-                max_piped_bytes=max_piped_bytes,
-                report_progress=report_progress,
-                damaged_columns=damaged_columns,
-            )
+        try:
+            out = resolve_output(path, each)
+            with progress_bar("recovering", "bytes") as report_progress:
+                report = recover_data(
+                    resolve_source(each),
+                    out,
+                    not quick,
+                    max_piped_bytes=max_piped_bytes,
+                    report_progress=report_progress,
+                    damaged_columns=damaged_columns,
+                )
+        except InvalidDataError as error:
+            if len(targets) == 1:
+                raise
+            click.echo(format_error(error), err=True)
+            documents.append({"source": source_name(each), "error": str(error)})
+            is_lost = True
+            continue
         is_lost = is_lost or bool(report.dropped or report.damaged_columns)
         documents.append(_to_json(source_name(each), redact(path), report, count))
         if not as_json:

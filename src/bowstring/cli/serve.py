@@ -1,4 +1,4 @@
-"""`bowstring serve`: serve Arrow files and streams to other processes."""
+"""`bowstring serve`: serve files to other processes."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from bowstring.cli.tls import tls_options
 from bowstring.datasets.files import list_files, read_table
 from bowstring.display.printable_text import to_printable
 from bowstring.io.io_errors import translate_io_error
+from bowstring.io.local_path import absolute_path
 from bowstring.sharing.server.options import ServerOptions
 from bowstring.sharing.server.server import serve as serve_sources
 from bowstring.sharing.server.signals import catch_signals
@@ -141,7 +142,7 @@ def _resolve_dataset_names(paths: Sequence[str], names: Sequence[str]) -> Sequen
     """Return the names of the data sets. Raises `click.UsageError` unless there is a different one for each path."""
     if names and len(names) != len(paths):
         raise click.UsageError(f"expected one --name for each PATH: {len(paths)}, found {len(names)}")
-    names = names or [Path(path).stem for path in paths]
+    names = names or [Path(absolute_path(path)).stem for path in paths]
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         raise click.UsageError(f"{count} data sets have the name {name!r}: give each a --name")

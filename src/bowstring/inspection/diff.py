@@ -50,14 +50,14 @@ def find_schema_differences(left: Schema, right: Schema, check_metadata: bool = 
         if other is None:
             yield f"column {field.name!r} ({field.type}) is only on the left"
             continue
-        if field.type != other.type:
+        is_same_type = field.type == other.type
+        if not is_same_type or (check_metadata and not field.type.equals(other.type, True)):
             left_type, right_type = str(field.type), str(other.type)
             if left_type == right_type:
-                yield f"column {field.name!r}: fields inside {field.type} differ in name or nullability"
+                what = "name or custom metadata" if is_same_type else "name or nullability"
+                yield f"column {field.name!r}: fields inside {field.type} differ in {what}"
             else:
                 yield f"column {field.name!r}: the type is {left_type} on the left, {right_type} on the right"
-        elif check_metadata and not field.type.equals(other.type, True):
-            yield f"column {field.name!r}: fields inside differ in name or custom metadata"
         if field.nullable != other.nullable:
             yield f"column {field.name!r}: nullable is {field.nullable} on the left, {other.nullable} on the right"
         if check_metadata and sorted(field.pairs) != sorted(other.pairs):
