@@ -1,9 +1,9 @@
-"""Dictionaries extended by deltas («Dictionary Messages»); each value is copied a constant number of times.
+"""Dictionaries extended by deltas («Dictionary Messages»).
 
-Each delta results in a dictionary that begins with the previous one. All of them are arrays over the same memory, which
-has spare capacity: new values are appended after the existing ones, and a full buffer is replaced by one of twice the
-size. A thousand deltas thus take time and memory in proportion to their values. Dictionaries of other values than
-numbers, text and bytes, and with nulls, are concatenated anew for each delta.
+Each delta results in a dictionary that begins with the previous one. Those of numbers, text and bytes without nulls are
+arrays over the same memory, which has spare capacity: new values are appended after the existing ones, and a full
+buffer is replaced by one of twice the size. A thousand deltas thus take time and memory in proportion to their values.
+Others are concatenated anew for each delta.
 """
 
 from __future__ import annotations
