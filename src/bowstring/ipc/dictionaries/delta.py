@@ -1,9 +1,9 @@
 """Dictionaries extended by deltas («Dictionary Messages»).
 
-Each delta results in a dictionary that begins with the previous one. Those of numbers, text and bytes without nulls are
-arrays over the same memory, which has spare capacity: new values are appended after the existing ones, and a full
-buffer is replaced by one of twice the size. A thousand deltas thus take time and memory in proportion to their values.
-Others are concatenated anew for each delta.
+Each delta results in a dictionary that begins with the previous one. Those of numbers, text and bytes are arrays over
+the same memory, which has spare capacity: new values are appended after the existing ones, and a full buffer is
+replaced by one of twice the size. A thousand deltas thus take time and memory in proportion to their values. Only the
+validity bitmap, if there are nulls, is packed anew for each delta, and so are dictionaries of other values.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from bowstring.layouts.base import (
 )
 from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.variable_size import VariableSizeLayout
+from bowstring.memory.bitmap import pack
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
 
 # One allocation's alignment; doubling makes any other start irrelevant after a few deltas.
@@ -53,22 +54,21 @@ class DeltaDictionary:
         first = self.parts[0][0]
         if part_count == 1:
             return resolve_inner(first)
-        grown = self._grow(part_count, first.layout) if _is_growable(first.layout) else None
-        return concat_parts([resolve_inner(part[0]) for part in self.parts[:part_count]]) if grown is None else grown
+        if _is_growable(first.layout):
+            return self._grow(part_count, first.layout)
+        return concat_parts([resolve_inner(part[0]) for part in self.parts[:part_count]])
 
-    def _grow(self, part_count: int, layout: Layout) -> Array | None:
-        """Return the values of the first parts, over shared memory; None if one has nulls."""
+    def _grow(self, part_count: int, layout: Layout) -> Array:
+        """Return the values of the first parts, over shared memory."""
         with self._lock:
             array = self._array or _GrowableArray(layout)
             self._array = None  # after an error, the next call starts over and raises it again
             for part in self.parts[len(array.ends) : part_count]:
                 # Before it is appended: invalid offsets would be part of every later dictionary.
                 part[0].validate()
-                if part[0].null_count:
-                    break
                 array.append(part[0].compact())
             self._array = array
-            return array.get_prefix(part_count) if len(array.ends) >= part_count else None
+            return array.get_prefix(part_count)
 
 
 def concat_parts(parts: Sequence[Array]) -> Array:
@@ -100,14 +100,17 @@ def _is_growable(layout: Layout) -> bool:
 
 
 class _GrowableArray:
-    """Concatenated arrays of one layout without nulls, in memory with spare capacity."""
+    """Concatenated arrays of one layout, in memory with spare capacity."""
 
-    __slots__ = ("_buffers", "_layout", "_source_bytes", "ends")
+    __slots__ = ("_buffers", "_is_valid", "_layout", "_null_counts", "_source_bytes", "ends")
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         self._source_bytes = 0
+        self._is_valid = _GrowableBuffer()
+        """Booleans: a bitmap can't be shared, since the next array changes its last byte."""
         self._buffers = [_GrowableBuffer() for _ in layout.buffers[1:]]
+        self._null_counts: list[int] = []
         self.ends: list[int] = []
         """The length after each array."""
 
@@ -123,6 +126,9 @@ class _GrowableArray:
                 buffer.append(np.ascontiguousarray(offsets).view(UINT8))
             else:
                 buffer.append(_get_used_bytes(array, index, spec))
+        mask = array.validity_mask()
+        self._is_valid.append(np.ones(array.length, UINT8) if mask is None else mask.view(UINT8))
+        self._null_counts.append(0 if mask is None else mask.size - int(np.count_nonzero(mask)))
         self.ends.append(length)
 
     def _shift_offsets(self, array: Array, spec: BufferSpec) -> Values:
@@ -142,8 +148,10 @@ class _GrowableArray:
 
     def get_prefix(self, part_count: int) -> Array:
         """Return the first arrays as one, which later appends do not change."""
-        buffers = (None, *(buffer.to_buffer() for buffer in self._buffers))
-        return Array(self._layout, self.ends[part_count - 1], buffers, (), None, 0)
+        length, null_count = self.ends[part_count - 1], sum(self._null_counts[:part_count])
+        validity = pack(self._is_valid.to_buffer().bytes[:length].view(np.bool_)) if null_count else None
+        buffers = (validity, *(buffer.to_buffer() for buffer in self._buffers))
+        return Array(self._layout, length, buffers, (), None, null_count)
 
 
 def _get_used_bytes(array: Array, buffer_index: int, spec: BufferSpec) -> Bytes:
