@@ -531,6 +531,14 @@ def _open_csv(
     rows = _parse_head_rows(lines, dialect.parse)
     first = rows[0] if rows else []
     header = names or (first if has_header else [f"f{index}" for index in range(len(first))])
+    # A name in quotes may have any characters.
+    if (
+        has_header
+        and len(header) == 1
+        and f'"{header[0]}"' != lines[0].strip()
+        and "delimiter" not in options.csv_options
+    ):
+        _check_delimiter(name, header[0], dialect.parse.delimiter)
     for column in (*options.columns, *options.column_types):
         if column not in header:
             raise NotFoundError(f"{name}: there is no column {column!r}")
@@ -571,6 +579,16 @@ def _open_csv(
         if _text_if_binary(each, options) != each.type:
             raise pa.ArrowInvalid(f"column {each.name!r} is not valid UTF-8")
     return reader.schema, reader.to_batches() if is_whole else reader
+
+
+def _check_delimiter(name: str, header: str, delimiter: str) -> None:
+    """Raise `InvalidDataError` if the only column has a name with another delimiter than the default one."""
+    for other in ",;\t|":
+        if other in header and other != delimiter:
+            raise InvalidDataError(
+                f"{name}: expected {delimiter!r} between the names of columns, found {other!r}: use --delimiter of "
+                f"bowstring convert, or bowstring.read_table(…, delimiter={other!r})"
+            )
 
 
 def _read_head_lines(source: StreamSource | MemorySource, read_options: Any) -> list[str]:

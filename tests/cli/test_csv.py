@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import re
 import subprocess
 import sys
 from datetime import date, datetime, timedelta
@@ -15,6 +16,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
+from bowstring.errors import InvalidDataError
 from tests.cli.command_line import run_with_pipe, write
 from tests.cli.test_convert import convert
 from tests.ipc.remote_stores import serve_files
@@ -86,7 +88,33 @@ def test_an_empty_line_is_a_null_of_a_single_column_and_otherwise_ignored(tmp_pa
 def test_the_delimiter_is_a_comma_or_the_given_one(tmp_path: Path) -> None:
     text = '"a,b";n\n"x;y";1,5\n'
     assert convert_text(tmp_path, text, "--delimiter", ";").to_pydict() == {"a,b": ["x;y"], "n": ["1,5"]}
-    assert convert_text(tmp_path, "city;n\nRiga;1\n").to_pydict() == {"city;n": ["Riga;1"]}
+    assert convert_text(tmp_path, "city;n\nRiga;1\n", "--delimiter", ",").to_pydict() == {"city;n": ["Riga;1"]}
+    assert convert_text(tmp_path, "city|x,n\nRiga,1\n").to_pydict() == {"city|x": ["Riga"], "n": [1]}
+    assert convert_text(tmp_path, '"city;n"\n1\n').to_pydict() == {"city;n": [1]}
+    assert convert_text(tmp_path, "city;n\n", "--no-header").to_pydict() == {"f0": ["city;n"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "header", "expected", "found"),
+    [
+        ("x.csv", '"city";"n"', ",", ";"),
+        ("x.csv", "city;n", ",", ";"),
+        ("x.csv", "city\tn", ",", "\t"),
+        ("x.csv", "c|n", ",", "|"),
+        ("x.tsv", "c,n", "\t", ","),
+    ],
+)
+def test_another_delimiter_in_the_header_is_an_error(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, header: str, expected: str, found: str
+) -> None:
+    (tmp_path / name).write_text(f"{header}\n1{found}2\n")
+    message = f"{name}: expected {expected!r} between the names of columns, found {found!r}"
+    for command in ("cat", "info", "count"):
+        assert main([command, str(tmp_path / name)]) == 1
+        assert message in capsys.readouterr().err
+    with pytest.raises(InvalidDataError, match=re.escape(message)):
+        bs.read_table(tmp_path / name)
+    assert bs.read_table(tmp_path / name, delimiter=found).num_columns == 2
 
 
 OPTIONS: dict[str, tuple[str | bytes, dict[str, list[object]]]] = {
