@@ -58,7 +58,7 @@ def run_tests(executable: str, numpy: str, folder: Path) -> tuple[str, str]:
         pytest.skip(f"pip can't install {numpy}: {installation.stderr.strip().splitlines()[-1]}")
     version = subprocess.check_output([python, "-c", "import numpy; print(numpy.__version__)"], text=True).strip()
     command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", *TESTS]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(ROOT / folder) for folder in ("src", "testing/src"))}
     run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
     return version, run.stdout.strip().splitlines()[-1]

@@ -93,7 +93,7 @@ def agent_session() -> tuple[bytes, bytes]:
     requests = [_HELLO, _message({"op": "hello", "owner": [owner.pid, owner.start_ticks, owner.host]})]
     region = REGION_BODY.pack(passed_region(0).size_bytes, 1)
     for index in range(2):
-        put = {"op": "put", "dataset": "d", "attempt": [index, 7], "region": index, "rows": TABLE.num_rows}
+        put = {"op": "put", "dataset": "d", "attempt": [index, 7], "region": index, "num_rows": TABLE.num_rows}
         requests += [
             _message({"op": "reserve", "memory": asdict(_MEMORY)}),
             build_frame(FrameKind.REGION, index, region),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import mmap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 from zlib import crc32
 
@@ -20,7 +20,9 @@ from bowstring.datatypes.extension import METADATA_KEY, NAME_KEY
 from bowstring.datatypes.types import Dictionary
 from bowstring.errors import BowstringError, InvalidArgumentError, InvalidDataError
 from bowstring.interop import c_array, c_stream
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.registry import layout_of
+from bowstring.layouts.validation import validate
 from bowstring.memory import c_abi
 from bowstring.memory.buffer import UINT8
 from fuzz.expectations import ALLOWED_ERRORS, expect
@@ -236,7 +238,7 @@ def _import_stream(structures: CStructures) -> bool:
         return _check_array(lambda: next(stream), field)
 
 
-def _check_array(import_array: Any, field: bs.Field) -> bool:
+def _check_array(import_array: Callable[[], ArrayData], field: bs.Field) -> bool:
     try:
         array = import_array()
     except (InvalidDataError, InvalidArgumentError, StopIteration) as error:
@@ -247,7 +249,7 @@ def _check_array(import_array: Any, field: bs.Field) -> bool:
             if buffer is not None and buffer.size and not _is_in_arena(buffer.address, buffer.size):
                 return False
     try:
-        array.validate(full=True)
+        validate(array, full=True)
     except InvalidDataError:
         return False
     try:
@@ -266,7 +268,7 @@ def _is_in_arena(address: int, size: int) -> bool:
     return address >= _BASE and address + size <= _BASE + len(_ARENA)
 
 
-def _arrays(array: Array) -> Iterator[Array]:
+def _arrays(array: ArrayData) -> Iterator[ArrayData]:
     yield array
     for child in array.children:
         yield from _arrays(child)
