@@ -191,21 +191,14 @@ class CoalescingWriter(BatchWriter):
 
 
 class _BatchBuffer:
-    """Batches that are to be written as one; of many batches, the earlier ones are joined already."""
+    """Batches that are to be written as one; of many batches, the earlier ones are joined already.
+
+    The size of new batches is computed for many of them at once.
+    """
 
     def __init__(self, schema: Schema, min_rows: int, max_bytes: int) -> None:
         self._schema = schema
         self._layouts = [layout_of(field.type) for field in schema]
-        flat_layouts = [layout for layout in self._layouts if not (layout.children or layout.VARIADIC)]
-        slot_specs = [spec for layout in flat_layouts for spec in layout.buffers if spec.per_slot]
-        # Of many rows, as bitmaps take less than a byte for each.
-        self._row_bytes = sum(spec.size_bytes(1024) for spec in slot_specs) / 1024
-        """The size of a row without its variable-size values, which are added for each array."""
-        self._variable_size_columns = [
-            (index, layout, [number for number, spec in enumerate(layout.buffers) if not spec.per_slot])
-            for index, layout in enumerate(self._layouts)
-            if layout.children or layout.VARIADIC or layout.dictionary or not all(s.per_slot for s in layout.buffers)
-        ]
         self._min_rows = min_rows
         self._max_bytes = max_bytes
         self.clear()
@@ -213,11 +206,15 @@ class _BatchBuffer:
     def clear(self) -> None:
         """Remove all batches."""
         self.num_rows = 0
-        self.size_bytes = 0.0
+        self.size_bytes = 0
         self._joined: list[RecordBatch] = []
         self._unjoined: list[RecordBatch] = []
+        self._columns: list[Array] = []
+        """The columns of the first `_num_checked` unjoined batches, one batch after the other."""
         # By id; the arrays are kept so that no id is used again meanwhile.
-        self._dictionaries: dict[int, Array] = {}
+        self._dictionaries: dict[int, Array | None] = {}
+        self._num_checked = 0
+        self._check_at_batches = 1
 
     def __len__(self) -> int:
         return len(self._joined) + len(self._unjoined)
@@ -225,61 +222,97 @@ class _BatchBuffer:
     def append(self, batch: RecordBatch) -> bool:
         """Add a batch; return whether all together are large enough to be written.
 
-        Raises `InvalidArgumentError` if its columns do not match the schema or its length.
+        Raises `InvalidArgumentError` if columns of this batch or of an earlier one do not match the schema.
         """
-        columns, num_rows = list(batch.lazy_columns), batch.num_rows
-        for field, layout, column in zip(self._schema.fields, self._layouts, columns, strict=True):
-            if column.layout is not layout and column.type != field.type:
-                raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
-            if column.length != num_rows:
-                raise InvalidArgumentError(
-                    f"column {field.name!r} has {column.length} values in a batch of {num_rows} rows"
-                )
-        self._unjoined.append(batch)
-        self.num_rows += num_rows
-        self.size_bytes += num_rows * self._row_bytes + self._compute_variable_bytes(columns)
-        if len(self._unjoined) >= _MAX_UNJOINED_BATCHES:
-            self._join()
-        return self.num_rows >= self._min_rows or self.size_bytes >= self._max_bytes
+        unjoined = self._unjoined
+        unjoined.append(batch)
+        self.num_rows = num_rows = self.num_rows + batch.num_rows
+        if len(unjoined) >= self._check_at_batches:
+            self._check_new_batches()
+        return num_rows >= self._min_rows or self.size_bytes >= self._max_bytes
 
     def pop_joined(self) -> list[RecordBatch]:
         """Remove all batches and return them joined, or as few if their dictionaries have too many values for one."""
-        self._join()
+        self._check_new_batches()
+        self._join_checked_batches()
         batches = self._joined
         self.clear()
-        return self._join_batches(batches)
+        return self._join_batches(batches, list(chain.from_iterable([batch.lazy_columns for batch in batches])))
 
-    def _join(self) -> None:
-        self._joined += self._join_batches(self._unjoined)
-        self._unjoined = []
+    def _check_new_batches(self) -> None:
+        """Check the batches that have not been checked, and add their size. If there are many, join all."""
+        batches = self._unjoined[self._num_checked :]
+        columns = self._get_checked_columns(batches)
+        size_bytes = self._compute_added_bytes(columns, sum([batch.num_rows for batch in batches]))
+        self._columns += columns
+        self.size_bytes += size_bytes
+        self._num_checked = len(self._unjoined)
+        if self._num_checked >= _MAX_UNJOINED_BATCHES:
+            self._join_checked_batches()
+        # Wait for twice as many batches, but for at most half of the bytes that are left if they are of the same size.
+        max_batches = (self._max_bytes - self.size_bytes) * len(batches) // max(size_bytes, 1)
+        self._check_at_batches = min(
+            self._num_checked + max(1, min(max_batches // 2, 2 * len(batches))), _MAX_UNJOINED_BATCHES
+        )
 
-    def _compute_variable_bytes(self, columns: Sequence[Array]) -> int:
-        """Return the size of values of variable size, of new dictionaries, and of nested columns."""
-        size_bytes = 0
-        for index, layout, buffer_indices in self._variable_size_columns:
-            array = columns[index]
+    def _join_checked_batches(self) -> None:
+        self._joined += self._join_batches(self._unjoined, self._columns)
+        self._unjoined, self._columns, self._num_checked = [], [], 0
+
+    def _compute_added_bytes(self, columns: Sequence[Array], num_rows: int) -> int:
+        """Return the size of the rows of batches, and of the other memory that their columns keep alive."""
+        size_bytes, width = 0, len(self._layouts)
+        for index, layout in enumerate(self._layouts):
+            arrays = columns[index::width]
             if layout.children or layout.VARIADIC:
-                size_bytes += sum_buffer_sizes(array, with_dictionaries=False)
+                size_bytes += sum([sum_buffer_sizes(array, with_dictionaries=False) for array in arrays])
                 continue
-            for number in buffer_indices:
-                buffer = array.own_buffers[number]
-                size_bytes += 0 if buffer is None else buffer.size
-            dictionary = array.dictionary
-            if dictionary is not None and id(dictionary) not in self._dictionaries:
-                self._dictionaries[id(dictionary)] = dictionary
-                size_bytes += sum_buffer_sizes(dictionary, with_dictionaries=False)
+            for number, spec in enumerate(layout.buffers):
+                if spec.per_slot:
+                    size_bytes += spec.size_bytes(num_rows)
+                else:
+                    buffers = [array.own_buffers[number] for array in arrays]
+                    size_bytes += sum([0 if buffer is None else buffer.size for buffer in buffers])
+            if layout.dictionary is not None:
+                dictionaries = {id(array.dictionary): array.dictionary for array in arrays}
+                for key in dictionaries.keys() - self._dictionaries.keys():
+                    values = dictionaries[key]
+                    size_bytes += 0 if values is None else sum_buffer_sizes(values, with_dictionaries=False)
+                self._dictionaries |= dictionaries
         return size_bytes
 
-    def _join_batches(self, batches: list[RecordBatch]) -> list[RecordBatch]:
+    def _join_batches(self, batches: list[RecordBatch], columns: Sequence[Array]) -> list[RecordBatch]:
         """Return batches joined, or unchanged if their dictionaries have too many values for one."""
         if len(batches) < 2:
             return batches
-        columns, width = list(chain.from_iterable([batch.lazy_columns for batch in batches])), len(self._layouts)
+        width = len(self._layouts)
         try:
             joined = [_concat_arrays(columns[index::width], layout) for index, layout in enumerate(self._layouts)]
         except TypeMismatchError:
             return batches
         return [RecordBatch(self._schema, sum([batch.num_rows for batch in batches]), joined)]
+
+    def _get_checked_columns(self, batches: Sequence[RecordBatch]) -> list[Array]:
+        """Return the columns of the first batch, then the columns of the next one.
+
+        Raises `InvalidArgumentError` if they do not match the schema or the length of their batch.
+        """
+        columns, width = list(chain.from_iterable(batch.lazy_columns for batch in batches)), len(self._layouts)
+        lengths = [batch.num_rows for batch in batches]
+        for index, (field, layout) in enumerate(zip(self._schema, self._layouts, strict=True)):
+            arrays = columns[index::width]
+            if [each.layout for each in arrays] == [layout] * len(arrays) and [
+                each.length for each in arrays
+            ] == lengths:
+                continue
+            for column, expected in zip(arrays, lengths, strict=True):
+                if column.type != field.type:
+                    raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
+                if column.length != expected:
+                    raise InvalidArgumentError(
+                        f"column {field.name!r} has {column.length} values in a batch of {expected} rows"
+                    )
+        return columns
 
 
 def _concat_arrays(arrays: Sequence[ArrayData], layout: Layout) -> Array:
