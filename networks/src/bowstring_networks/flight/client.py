@@ -178,11 +178,12 @@ def fetch_endpoints(
     location, path = parse_flight_uri(text, ticket)
     info = connector.get_flight_info(location, path)
     try:
-        schema = None if info.endpoints else as_schema(info.schema)
-        if len(info.endpoints) > _MAX_ENDPOINTS:
-            raise LimitError(f"{location}: expected at most {_MAX_ENDPOINTS} endpoints, found {len(info.endpoints)}")
+        flight_endpoints = info.endpoints  # once, because each access copies all tickets
+        schema = None if flight_endpoints else as_schema(info.schema)
+        if len(flight_endpoints) > _MAX_ENDPOINTS:
+            raise LimitError(f"{location}: expected at most {_MAX_ENDPOINTS} endpoints, found {len(flight_endpoints)}")
         endpoints = []
-        for endpoint in info.endpoints:
+        for endpoint in flight_endpoints:
             uris = [uri.uri.decode("utf-8", "backslashreplace") for uri in endpoint.locations[: MAX_LOCATIONS + 1]]
             if len(uris) > MAX_LOCATIONS:
                 raise LimitError(f"{location}: expected at most {MAX_LOCATIONS} locations of an endpoint, found more")
