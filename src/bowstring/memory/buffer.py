@@ -269,12 +269,12 @@ def view_enclosing_range(buffers: Sequence[Buffer]) -> tuple[npt.NDArray[np.int6
     memory = buffers[0].memory
     if all(buffer.memory is memory for buffer in buffers):
         return np.array([buffer.offset for buffer in buffers], np.int64), memory.bytes
+    addresses = np.array([buffer.address for buffer in buffers], np.int64)
+    sizes = np.array([buffer.size for buffer in buffers], np.int64)
     # The range may be longer than all memory, from one mapping to another: an array over it costs nothing until it is
     # read.
-    first = min(buffer.address for buffer in buffers)
-    end = max(buffer.address + buffer.size for buffer in buffers)
-    offsets = np.array([buffer.address - first for buffer in buffers], np.int64)
-    return offsets, np.asarray(_ArrayInterface(first, end - first))
+    first, end = int(addresses.min()), int((addresses + sizes).max())
+    return addresses - first, np.asarray(_ArrayInterface(first, end - first))
 
 
 EMPTY = Buffer.of(b"")
