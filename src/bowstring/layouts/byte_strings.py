@@ -70,11 +70,11 @@ class ByteStringLayout(Layout):
         return (byte_string_codes(*self.bytes_and_offsets(array)),)
 
 
-def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tuple[bytes, Indices, Mask | None]:
+def _encode_values(values: Sequence[Any], is_text: bool, data_type: DataType) -> tuple[bytes, Indices, Mask | None]:
     """Concatenate strings or byte strings; return the bytes, the lengths in bytes, and the mask of valid values.
 
     Text becomes bytes in UTF-8, and such bytes text. The mask is None if all values are valid. Raises
-    `TypeMismatchError` naming the first value that does not fit `type`.
+    `TypeMismatchError` naming the first value that does not fit `data_type`.
     """
     encode = _encode_strings if is_text else _encode_bytes
     mask = None
@@ -85,11 +85,13 @@ def _encode_values(values: Sequence[Any], is_text: bool, type: DataType) -> tupl
         except TypeError:  # a null, text as bytes, or an error
             strings, mask = replace_none(values, "" if is_text else b"")
             other = (bytes, bytearray) if is_text else str
-            strings = [_transcode(value) if isinstance(value, other) else value for value in strings]
+            # The types first: most columns have nulls only, and a test of each value takes longer than to encode it.
+            if any(issubclass(kind, other) for kind in set(map(type, strings))):
+                strings = [_transcode(value) if isinstance(value, other) else value for value in strings]
             data, lengths = encode(strings)
             _check_lengths(data, lengths)
     except (TypeError, UnicodeError):
-        raise _conversion_error(values, is_text, type) from None
+        raise _conversion_error(values, is_text, data_type) from None
     return data, lengths, mask
 
 
