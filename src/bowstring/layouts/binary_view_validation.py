@@ -6,7 +6,7 @@ offset into it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -88,14 +88,16 @@ def _iter_long_views(words: Values, lengths: Values, buffer_sizes: Sequence[int]
     fields = words.view(_INT32)
     starts = fields[:, 3].astype(np.int64)
     long = _LongViews(slots, words.view(_PREFIX_WORD)[:, 1], fields[:, 2], starts, starts + lengths)
-    groups: Iterable[_LongViews] = (long,)
-    if (long.buffer_indices != long.buffer_indices[0]).any():
+    steps = np.diff(long.buffer_indices)
+    if (steps < 0).any():
         # Stable, so that the first view of a group is the first invalid one to name.
         order = np.argsort(long.buffer_indices, kind="stable")
-        bounds = [0, *(np.flatnonzero(np.diff(long.buffer_indices[order])) + 1).tolist(), len(order)]
-        # One by one: each view of a malformed array may point to another buffer, of which the first is reported.
-        groups = (_LongViews(*(column[order[first:last]] for column in long)) for first, last in pairwise(bounds))
-    for views in groups:
+        long = _LongViews(*(column[order] for column in long))
+        steps = np.diff(long.buffer_indices)
+    # One by one: each view of a malformed array may point to another buffer, of which the first is reported. A step
+    # between such indices can overflow, which only splits a group.
+    for first, last in pairwise([0, *(np.flatnonzero(steps) + 1).tolist(), len(slots)]):
+        views = _LongViews(*(column[first:last] for column in long))
         buffer_index = int(views.buffer_indices[0])
         if not 0 <= buffer_index < len(buffer_sizes):
             raise InvalidDataError(

@@ -84,7 +84,8 @@ def check_utf8_ranges(data: Values, starts: Indices, stops: Indices, slots: Indi
     nonempty = np.flatnonzero(stops > starts)
     if not nonempty.size:
         return
-    starts, stops, slots = starts[nonempty], stops[nonempty], slots[nonempty]
+    if nonempty.size < starts.size:
+        starts, stops, slots = starts[nonempty], stops[nonempty], slots[nonempty]
     first, last = int(starts.min()), int(stops.max())
     span = data[first:last]
     if is_ascii(span):
