@@ -65,12 +65,12 @@ def _redact_query(match: re.Match[str]) -> str:
 def translated_errors(translate: Callable[[Exception], _Error], options: object = None) -> Iterator[None]:
     """Raise the translation of an error of the block, without values of `options`, which are those of a store.
 
-    The error is the cause of the translation, unless its traceback contains a secret.
+    The error is the cause of the translation, unless it or one of its causes contains a secret.
     """
     try:
         yield
     except Exception as error:  # noqa: BLE001 -- another one is raised
-        text = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(error, limit=0))  # without lines of code, which are slow to find
         values = [value for value in _list_texts(options) if value in text]
         translated = translate(error)
         for value in values:
