@@ -159,6 +159,47 @@ def test_rows_of_json_with_only_other_lines_between_them_keep_their_types(tmp_pa
         bs.read_table(tmp_path / "x.jsonl", invalid_rows="skip")
 
 
+@pytest.mark.parametrize("from_stdin", [False, True])
+@pytest.mark.parametrize(
+    ("name", "start", "count", "num_null_rows"),
+    [
+        ("x.csv", "junk\n", 400, 0),
+        ("x.csv", ",\n", 600, 600),
+        ("x.jsonl", '{"a" 1}\n', 400, 0),
+        ("x.jsonl", '{"a": null, "b": null}\n', 200, 200),
+        ("x.json", '{"a": null, "b": null},\n', 200, 200),
+    ],
+)
+def test_types_are_those_of_the_first_values_also_after_the_first_block(
+    tmp_path: Path, name: str, start: str, count: int, num_null_rows: int, from_stdin: bool
+) -> None:
+    is_csv = name == "x.csv"
+    rows = [f"{index},x{index}\n" if is_csv else f'{{"a": {index}, "b": "x{index}"}}\n' for index in range(500)]
+    text = ("a,b\n" if is_csv else "") + start * count + "".join(rows)
+    if name == "x.json":
+        text = f"[{start * count}{','.join(rows)}]"
+    (tmp_path / name).write_text(text)
+    options = ["--from", Path(name).suffix[1:], "--invalid-rows", "skip", "--block-size", "1024"]
+    with (tmp_path / name).open() as stdin:
+        process = run_command(
+            "convert", "-" if from_stdin else tmp_path / name, tmp_path / "x.arrow", *options, stdin=stdin
+        )
+    assert process.returncode == 0, process.stderr
+    assert (b"skipped" in process.stderr) == (not num_null_rows)
+    table = bs.read_table(tmp_path / "x.arrow")
+    assert table.schema.types == bs.schema({"a": "int64", "b": "string"}).types
+    assert table["a"].to_pylist() == [None] * num_null_rows + list(range(500))
+
+
+def test_columns_of_csv_without_values_in_the_first_blocks_are_text(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("a,b\n" + ",\n" * 5000 + "1,2\n")
+    table = convert(tmp_path / "x.csv", "--block-size", "1024", "--column-type", "b=int8")
+    assert table == {"a": [None] * 5000 + ["1"], "b": [None] * 5000 + [2]}
+    (tmp_path / "x.csv").write_text("a\n" * 200)
+    convert(tmp_path / "x.csv", "--block-size", "1024", "--null-value", "a")
+    assert bs.read_table(tmp_path / "x.arrow").schema == bs.schema({"a": "null"})  # all rows were read
+
+
 def publish(arguments: Sequence[str], capsys: pytest.CaptureFixture[str]) -> tuple[bs.Table, str]:
     assert main(["publish", *arguments]) == 0
     out, err = capsys.readouterr()

@@ -97,6 +97,10 @@ FORMATS_BY_EXTENSION = {
 }
 # Several times pyarrow's, because the first block determines the types.
 DEFAULT_BLOCK_BYTES = 8 << 20
+# As many determine the types if invalid rows are skipped and the first has no value of a column: of the type null, all
+# later rows with a value would be invalid.
+_MAX_INFERENCE_BLOCKS = 8
+_MAX_PYARROW_BLOCK_BYTES = (1 << 31) - 1
 _COMPRESSION_EXTENSIONS = (".gz", ".bz2", ".zst", ".lz4")
 _CODECS = {b"\x1f\x8b\x08": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd", b"\x04\x22\x4d\x18": "lz4"}
 # As many as Spark passes in a batch, and pyarrow's default for Parquet.
@@ -127,8 +131,10 @@ class SourceOptions:
 
     `columns` selects columns; empty for all. `max_piped_bytes` limits what is read into memory of a pipe: Parquet, or
     an array of JSON. CSV and JSON are read in blocks of `block_bytes`, of which the first determines the types; None
-    reads them at once, and infers the types from all rows. `column_types` and `invalid_rows` are for CSV and JSON.
-    `csv_options` are those of `pyarrow.csv.ReadOptions`, `ParseOptions` and `ConvertOptions`, by name.
+    reads them at once, and infers the types from all rows. If invalid rows are skipped, columns without values in the
+    first block get their types from the first eight; without any value in these, columns of CSV become text.
+    `column_types` and `invalid_rows` are for CSV and JSON. `csv_options` are those of `pyarrow.csv.ReadOptions`,
+    `ParseOptions` and `ConvertOptions`, by name.
     """
 
     columns: tuple[str, ...] = ()
@@ -558,10 +564,20 @@ def _open_csv(
 
     types = {**dict.fromkeys(text_columns, pa.string()), **options.column_types}
     if options.invalid_rows == "skip":
-        if options.block_bytes is not None:  # and a character, so that the last row of the block is known to be cut off
-            head = io.BytesIO(file.source.peek(options.block_bytes + 4))
-            inferred = read(head, dict.fromkeys(text_columns, pa.string()), lambda _: "skip").schema
-            types = {**dict(zip(inferred.names, inferred.types, strict=True)), **options.column_types}
+        if options.block_bytes is not None:
+            size = options.block_bytes
+            max_size = max(size, min(_MAX_INFERENCE_BLOCKS * size, _MAX_PYARROW_BLOCK_BYTES))
+            while True:
+                head = file.source.peek(size + 4)  # a character more: the last row of the block is known to be cut off
+                dialect.read.block_size = size
+                inferred = read(io.BytesIO(head), dict.fromkeys(types, pa.binary()), lambda _: "skip").schema
+                is_cut = len(head) > size
+                if not is_cut or size == max_size or pa.null() not in inferred.types:
+                    break
+                size = min(2 * size, max_size)
+            dialect.read.block_size = options.block_bytes
+            fields = [each.with_type(pa.string()) if is_cut and each.type == pa.null() else each for each in inferred]
+            types = {**{each.name: each.type for each in fields}, **types}
         reader = read(file, dict.fromkeys(types, pa.binary()), skipped.add)
         schema = pa.schema([each.with_type(types.get(each.name, each.type)) for each in reader.schema])
         schema = pa.schema([each.with_type(_text_if_binary(each, options)) for each in schema])
@@ -778,7 +794,8 @@ def _parse_json(
 ) -> Iterator[Any]:
     """Yield a table of pyarrow for each block of lines, which is parsed by itself, with the types of the first.
 
-    Lines that can't be parsed are passed to `handle_invalid`, with their number and the error, and left out.
+    Lines that can't be parsed are passed to `handle_invalid`, with their number and the error, and left out. If they
+    are skipped, the first block is joined with the next ones while a column has no value.
     """
     pa, pj = import_pyarrow(), import_pyarrow("pyarrow.json")
     types, schema = options.column_types, pa.schema(options.column_types.items())
@@ -794,14 +811,16 @@ def _parse_json(
         )
 
     is_first, number = True, 1
+    first_lines, num_joined, table = _Lines(), 0, None
     for block in blocks:
         _check_json(block, name)
         lines = [(index, line) for index, line in enumerate(block.split(b"\n"), number) if line.strip()]
         number += block.count(b"\n")
         if not lines:
             continue
+        lines = first_lines + lines
         try:
-            table = parse(block, schema)
+            table = parse(b"\n".join(line for _, line in lines) if first_lines else block, schema)
         except pa.ArrowInvalid:
             if 2 * sum(line.lstrip().startswith(b"{") for _, line in lines) < len(lines):
                 raise  # objects that have several lines
@@ -809,9 +828,25 @@ def _parse_json(
             if not lines:
                 continue
             table = parse(b"\n".join(line for _, line in lines), valid_schema)
-        schema = table.schema
-        is_first = False
+        num_joined += 1
+        if (
+            is_first
+            and options.invalid_rows == "skip"
+            and num_joined < _MAX_INFERENCE_BLOCKS
+            and any(map(_has_null_type, table.schema.types))
+        ):
+            first_lines = lines
+            continue
+        schema, is_first, first_lines = table.schema, False, []
         yield table
+    if first_lines:
+        yield table
+
+
+def _has_null_type(type: Any) -> bool:
+    """Whether values of a type, or in its lists and structs, are only nulls."""
+    pa = import_pyarrow()
+    return bool(type == pa.null()) or any(_has_null_type(type.field(index).type) for index in range(type.num_fields))
 
 
 def _drop_invalid_lines(
