@@ -19,6 +19,7 @@ pytest.importorskip("pyspark")
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql.types import (
     ArrayType,
+    BinaryType,
     DateType,
     DayTimeIntervalType,
     DecimalType,
@@ -293,6 +294,24 @@ def test_statistics_of_values_that_are_converted_are_not_used(tmp_path: Path) ->
         ):
             mask = RowFilters.parse(text, SCHEMA, truncate_times=truncate_times).find_batches(reader)
             assert (mask is None or mask.tolist() == [True]) is may_match, text
+
+
+def test_a_value_that_the_type_of_a_file_can_not_have_leaves_the_statistics_of_other_columns(tmp_path: Path) -> None:
+    schema = bs.schema([("id", bs.int64()), ("code", bs.binary(2))])
+    with bs.new_file(tmp_path / "a.arrow", schema) as writer:
+        writer.enable_statistics()
+        for index in range(3):
+            writer.write(bs.record_batch({"id": [index], "code": [b"ab"]}, schema))
+    spark_schema = StructType().add("id", LongType()).add("code", BinaryType())
+    with bs.open_file(tmp_path / "a.arrow") as reader:
+        for text, expected in (
+            ("[('id', '==', 1), ('code', '!=', b'long')]", [False, True, False]),
+            ("[[('id', '==', 1), ('code', '!=', b'long')], [('id', '==', 2)]]", [False, True, True]),
+            ("[[('id', '==', 1)], [('code', '!=', b'long')]]", None),
+            ("[('code', '!=', b'long')]", None),
+        ):
+            mask = RowFilters.parse(text, spark_schema).find_batches(reader)
+            assert (None if mask is None else mask.tolist()) == expected, text
 
 
 def test_fields_of_structs_are_joined_and_errors_name_the_column() -> None:

@@ -23,7 +23,7 @@ from bowstring.datatypes.schema import Schema
 from bowstring.errors import InvalidArgumentError, NotFoundError, TypeMismatchError, add_location
 from bowstring.ipc.file import FileReader
 from bowstring.kernels.array_statistics import get_decoded_type
-from bowstring.kernels.filters import parse_filters
+from bowstring.kernels.filters import Filters, Predicate, parse_filters
 from bowstring.memory.bitmap import Mask
 from bowstring.spark.types import to_arrow_schema, to_spark_schema
 
@@ -65,17 +65,25 @@ class RowFilters:
     def find_batches(self, reader: FileReader) -> Mask | None:
         """Return which record batches of a file may have matching rows, by its statistics; None for all."""
         schema = reader.ipc_schema.schema
-        # Statistics describe the stored values, so they apply only to columns that are read without a conversion.
-        names = {condition[0] for conjunction in self.conjunctions for condition in conjunction}
-        names = {name for name in names if self._is_read_unchanged(schema, name)}
-        conjunctions = [[condition for condition in each if condition[0] in names] for each in self.conjunctions]
-        if not conjunctions or not all(conjunctions):
+        predicates = tuple(
+            tuple(filter(None, (self._find_predicate(condition, schema) for condition in conjunction)))
+            for conjunction in self.conjunctions
+        )
+        if not predicates or not all(predicates):
             return None
-        statistics = reader.read_statistics([schema.index(name) for name in names])
+        filters = Filters(predicates)
+        statistics = reader.read_statistics(filters.column_indices)
+        return None if statistics is None else statistics.may_match(filters)
+
+    def _find_predicate(self, condition: Condition, schema: Schema) -> Predicate | None:
+        """Return a condition for the stored values of a file, which its statistics describe; None if there is none."""
+        if not self._is_read_unchanged(schema, condition[0]):
+            return None
         try:
-            return None if statistics is None else statistics.may_match(parse_filters(conjunctions, schema))
+            ((predicate,),) = parse_filters([condition], schema).conjunctions
         except TypeMismatchError:  # a value that the file's type can't have, such as a longer one
             return None
+        return predicate
 
     def _is_read_unchanged(self, schema: Schema, name: str) -> bool:
         """Whether values of a file's column compare like values of `self.schema`."""
