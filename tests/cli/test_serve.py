@@ -92,6 +92,27 @@ def test_the_current_folder_has_the_name_of_the_folder(path: Path, monkeypatch: 
         assert pa.table(dataset) == TABLE
 
 
+@pytest.mark.parametrize(
+    ("pattern", "name"),
+    [
+        ("*.arrow", None),
+        ("part-*.arrow", "part"),
+        ("part-[12].arrow", "part"),
+        ("p*rt-1.arrow", "prt-1"),
+        ("[literal].arrow", "[literal]"),
+    ],
+)
+def test_a_glob_has_its_name_without_patterns_or_that_of_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pattern: str, name: str | None
+) -> None:
+    for file in ("part-1.arrow", "[literal].arrow"):
+        write(tmp_path / file, TABLE)
+    monkeypatch.chdir(tmp_path)
+    for path in (pattern, f"{tmp_path}/{pattern}"):
+        with running_server(path) as server, bs.connect(read_uri(server), name or tmp_path.name) as dataset:
+            assert dataset.schema.names == ["n", "text"]
+
+
 def test_a_terminal_shows_short_uris_how_to_read_them_and_how_to_stop(path: Path) -> None:
     leader, follower = pty.openpty()
     command = [sys.executable, "-m", "bowstring", "serve", str(path), str(path), "--name", "a", "--name", "b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import shlex
 import sys
 from collections import Counter
@@ -16,7 +17,7 @@ from bowstring.cli.help_text import examples
 from bowstring.cli.input_output import apply_storage_options
 from bowstring.cli.options import PATH, POSITIVE_SECONDS, SECONDS, record_option
 from bowstring.cli.tls import tls_options
-from bowstring.datasets.files import list_files, read_table
+from bowstring.datasets.files import is_glob, list_files, read_table
 from bowstring.display.printable_text import to_printable
 from bowstring.io.io_errors import translate_io_error
 from bowstring.io.local_path import absolute_path
@@ -30,6 +31,7 @@ from bowstring.transports.tls import TlsOptions
 
 _SCHEMES = list_schemes()
 _LOG_LEVELS = ("debug", "info", "warning")
+_PATTERN = re.compile(r"\[[^]]*\]|[*?]")
 
 
 @click.command(
@@ -45,7 +47,8 @@ _LOG_LEVELS = ("debug", "info", "warning")
     "--name",
     "names",
     multiple=True,
-    help="Name of a data set; give one for each PATH.  [default: the file's name without its extension]",
+    help="Name of a data set; give one for each PATH.  [default: the file's name without its extension, of *.arrow "
+    "the folder's]",
 )
 @click.option("--scheme", type=click.Choice(_SCHEMES), default="unix", help="Transport.")
 @click.option(
@@ -142,11 +145,20 @@ def _resolve_dataset_names(paths: Sequence[str], names: Sequence[str]) -> Sequen
     """Return the names of the data sets. Raises `click.UsageError` unless there is a different one for each path."""
     if names and len(names) != len(paths):
         raise click.UsageError(f"expected one --name for each PATH: {len(paths)}, found {len(names)}")
-    names = names or [Path(absolute_path(path)).stem for path in paths]
+    names = names or list(map(_choose_name, paths))
     name, count = Counter(names).most_common(1)[0]
     if count > 1:
         raise click.UsageError(f"{count} data sets have the name {name!r}: give each a --name")
     return names
+
+
+def _choose_name(path: str) -> str:
+    """Return the name of a file or folder without its extension; of a glob without patterns, or else of its folder."""
+    absolute = Path(absolute_path(path))
+    if not is_glob(apply_storage_options(path)):
+        return absolute.stem
+    names = (_PATTERN.sub("", each.stem).strip("-_. ") for each in (absolute, *absolute.parents))
+    return next(filter(None, names), "data")
 
 
 def _read_ticket_key(path: str) -> bytes:

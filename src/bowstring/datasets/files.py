@@ -121,20 +121,31 @@ def list_files(source: File | os.PathLike[str]) -> list[File]:
         source = parse_file_uri(source)
     options = source.options if isinstance(source, StorePath) else {}
     url = source.url if isinstance(source, StorePath) else os.fspath(source)
-    if is_url(url) and ("::" in url or url.startswith(("http:", "https:"))):
-        return [source if isinstance(source, StorePath) else url]  # web servers and chained URLs have no folders
+    if not _may_be_folder(url):
+        return [source if isinstance(source, StorePath) else url]
     path = as_folder(StorePath(url, options) if is_url(url) else url)
     if path.is_dir():
         files = [with_storage_options(as_folder(file).url, options) for file in _list_files(path)]
         if not files:
             raise MissingFileError(f"{path}: found no Arrow, Parquet, CSV or JSON files", filename=str(path))
         return files
-    if not has_magic(str(path)) or path.exists():
+    if not is_glob(path):
         return [source if isinstance(source, StorePath) else url]
     matches = path.glob_urls()
     if not matches:
         raise MissingFileError(f"{path}: there is no file with such a name", filename=str(path))
     return [file for match in sorted(matches) for file in list_files(with_storage_options(match, options))]
+
+
+def is_glob(source: File | FolderPath) -> bool:
+    """Whether a path or URL is a pattern of names, and not the name of a file or folder itself."""
+    path = as_folder(StorePath(str(source)) if is_url(source) else source)
+    return _may_be_folder(path.url) and has_magic(str(path)) and not path.exists()
+
+
+def _may_be_folder(url: str) -> bool:
+    """Whether a path or URL may be that of a folder: web servers and chained URLs have none."""
+    return not (is_url(url) and ("::" in url or url.startswith(("http:", "https:"))))
 
 
 def _list_files(folder: FolderPath) -> list[FolderPath]:
