@@ -107,6 +107,30 @@ def test_files_of_several_formats_or_schemas_are_errors(tmp_path: Path, capsys: 
     assert "b.parquet: expected Schema(n: int64, s: string), as in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("kind", [*KINDS, "stream", "jsonl"])
+def test_an_unknown_column_is_an_error_with_the_input(
+    kind: str, inputs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = inputs.get(kind, str(tmp_path / f"all.{'arrows' if kind == 'stream' else kind}"))
+    if kind not in inputs:
+        bs.write_table(TABLE, source)
+    for arguments in (
+        ["head", source],
+        ["tail", source],
+        ["cat", source],
+        ["convert", source, str(tmp_path / "copy.arrow")],
+        ["publish", source],
+        *([["cat", "--follow", source]] if kind == "stream" else []),
+    ):
+        assert main([*arguments, "-c", "nope"]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"bowstring: {source}: ")
+        assert "column" in error
+        assert "'nope'" in error
+    assert main(["cat", "-c", "nope", f"{tmp_path}/none.arrow"]) == 1
+    assert capsys.readouterr().err == f"bowstring: {tmp_path}/none.arrow: there is no such file\n"
+
+
 @pytest.mark.parametrize("name", ["none*.arrow", "folder"])
 def test_an_input_without_files_is_an_error(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "folder").mkdir()

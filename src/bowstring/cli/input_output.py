@@ -21,6 +21,7 @@ from bowstring.errors import (
     FormatMismatchError,
     InvalidArgumentError,
     InvalidDataError,
+    NotFoundError,
     TypeMismatchError,
     add_location,
     format_count,
@@ -135,11 +136,11 @@ def is_input_idle(file: str | None) -> bool:
 
 @contextmanager
 def prefix_errors_with_source(file: str | None) -> Iterator[None]:
-    """Prefix errors in data with the name of their source, unless they begin with it."""
+    """Prefix errors in data, and of unknown columns, with the name of their source, unless they begin with it."""
     try:
         yield
-    except (InvalidDataError, TypeMismatchError) as error:
-        if str(error).startswith(f"{source_name(file)}: "):
+    except (InvalidDataError, TypeMismatchError, NotFoundError) as error:
+        if str(error).startswith(f"{source_name(file)}: ") or isinstance(error, OSError):  # an OSError has its path
             raise
         raise add_location(error, source_name(file)) from None
 
