@@ -36,7 +36,7 @@ from bowstring.arrays.record_batch import RecordBatch, record_batch
 from bowstring.arrays.table import RecordBatchReader, Table, as_table, has_dictionary_fields, unify_batch_dictionaries
 from bowstring.datatypes import factories, types as t
 from bowstring.datatypes.extension import ExtensionType
-from bowstring.datatypes.field import Metadata
+from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema, import_schema
 from bowstring.errors import (
     BowstringError,
@@ -548,6 +548,7 @@ def _open_csv(
     for column in (*options.columns, *options.column_types):
         if column not in header:
             raise NotFoundError(f"{name}: there is no column {column!r}")
+    Schema(tuple(Field(column, factories.string()) for column in header)).resolve_indices(options.columns)
     columns = zip(header, zip_longest(*rows[has_header:]), strict=False)
     text_columns = [column for column, values in columns if any(value and _loses_digits(value) for value in values)]
     skipped = _SkippedCsvRows(name, dialect, invalid_rows, first_row=dialect.read.skip_rows + 1 + has_header)

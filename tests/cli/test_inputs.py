@@ -13,6 +13,7 @@ import pytest
 import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.datasets.manifest import Manifest, ManifestEntry, data_file_name, try_create_manifest
+from bowstring.errors import NotFoundError
 from tests.cli.command_line import read_uri, running_server
 from tests.ipc.remote_stores import serve_files
 
@@ -129,6 +130,22 @@ def test_an_unknown_column_is_an_error_with_the_input(
         assert "'nope'" in error
     assert main(["cat", "-c", "nope", f"{tmp_path}/none.arrow"]) == 1
     assert capsys.readouterr().err == f"bowstring: {tmp_path}/none.arrow: there is no such file\n"
+
+
+@pytest.mark.parametrize("name", ["x.arrow", "x.arrows", "x.parquet", "x.csv"])
+def test_the_error_of_a_repeated_column_names_what_the_command_can_do(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bs.write_table(bs.Table.from_arrays([[1], [2], [3]], names=["a", "b", "a"]), tmp_path / name)
+    assert main(["cat", "-c", "a", str(tmp_path / name)]) == 1
+    message = "2 columns are called 'a' (at [0, 2]) (without --columns, all columns are read)"
+    assert capsys.readouterr().err == f"bowstring: {tmp_path / name}: {message}\n"
+    assert run(capsys, "cat", "-c", "b", "--format", "csv", tmp_path / name).splitlines() == ["b", "2"]
+    assert run(capsys, "cat", "--format", "csv", tmp_path / name).splitlines() == ["a,b,a", "1,2,3"]
+    with pytest.raises(NotFoundError, match="2 columns are called 'a'") as raised:
+        bs.read_table(tmp_path / name, columns=["a"])
+    assert raised.value.__notes__ == ["select one by index"]
+    assert bs.read_table(tmp_path / name, columns=[2])[0].to_pylist() == [3]
 
 
 @pytest.mark.parametrize("name", ["none*.arrow", "folder"])

@@ -142,7 +142,10 @@ def prefix_errors_with_source(file: str | None) -> Iterator[None]:
     except (InvalidDataError, TypeMismatchError, NotFoundError) as error:
         if str(error).startswith(f"{source_name(file)}: ") or isinstance(error, OSError):  # an OSError has its path
             raise
-        raise add_location(error, source_name(file)) from None
+        located = add_location(error, source_name(file))
+        if isinstance(error, NotFoundError) and hasattr(error, "__notes__"):  # for Python
+            located.__notes__ = ["without --columns, all columns are read"]
+        raise located from None
 
 
 def echo_json(document: Mapping[str, Any], err: bool = False) -> None:

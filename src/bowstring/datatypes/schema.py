@@ -135,7 +135,9 @@ class Schema:
             if len(indices) == 1:
                 return indices[0]
             if indices:
-                raise NotFoundError(f"{len(indices)} columns are called {key!r} (at {indices}): select one by index")
+                ambiguous = NotFoundError(f"{len(indices)} columns are called {key!r} (at {indices})")
+                ambiguous.add_note("select one by index")  # which filters and the command line can't
+                raise ambiguous
             names = self.names
             raise NotFoundError(
                 f"no column is called {key!r}; there are {_abbreviate_names(names)}{suggest(key, names)}"
