@@ -108,6 +108,30 @@ def test_files_of_several_formats_or_schemas_are_errors(tmp_path: Path, capsys: 
     assert "b.parquet: expected Schema(n: int64, s: string), as in" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("suffix", [".arrow", ".arrows", ".parquet", ".csv", ".jsonl"])
+def test_nothing_is_written_if_a_later_file_has_another_schema(
+    tmp_path: Path, suffix: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for number in range(3):
+        table = bs.table({"a": [number], "b": [number if number < 2 else "x"]})
+        bs.write_table(table, tmp_path / f"{number}{suffix}")
+    for arguments in (["cat"], ["convert", "--to", "jsonl"], ["publish"]):
+        assert main([*arguments, str(tmp_path), *(["-"] if arguments[0] == "convert" else [])]) == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert f"2{suffix}: expected Schema(a: int64, b: int64), as in {tmp_path}/0{suffix}" in err
+    assert run(capsys, "cat", "-c", "a", tmp_path).count("\n") == 3
+    assert "b" in run(capsys, "schema", tmp_path)  # reads the first file only
+    assert run(capsys, "head", "-n", 1, "--format", "jsonl", tmp_path) == '{"a": 0, "b": 0}\n'
+
+
+def test_invalid_rows_of_a_folder_are_counted_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for number in range(2):
+        (tmp_path / f"{number}.csv").write_text("a,b\n1,2\n3\n")
+    assert main(["convert", "--invalid-rows", "skip", "--to", "jsonl", str(tmp_path), "-"]) == 0
+    assert "skipped 2 invalid rows" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("kind", [*KINDS, "stream", "jsonl"])
 def test_an_unknown_column_is_an_error_with_the_input(
     kind: str, inputs: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -110,13 +110,29 @@ class _JoinedFiles(TableSource):
             schema = as_nullable(first.schema)  # files may be more strict
             yield LazyTable(schema, self._iterate(schema, first, options))
 
+    def check_schemas(self, options: SourceOptions) -> None:
+        """Open each file, and raise `InvalidDataError` if their schemas differ. Of CSV and JSON a block is read."""
+        schemas = []
+        for file in self._files:
+            with self._open_file(file, InvalidRows()) as source, source.open_table(options) as table:
+                schemas.append((str(file), table.schema))
+        unify_nullability(schemas)
+
     def _iterate(self, schema: Schema, first: LazyTable, options: SourceOptions) -> Iterator[RecordBatch]:
         yield from _with_schema(schema, first)
         for file in self._files[1:]:
-            source = TableSource(resolve_source(file), self.format, file, self.invalid_rows)
-            with source, source.open_table(options) as table:
+            with self._open_file(file, self.invalid_rows) as source, source.open_table(options) as table:
                 unify_nullability([(str(self._files[0]), schema), (str(file), table.schema)])
                 yield from _with_schema(schema, table)
+
+    def _open_file(self, file: str | None, invalid_rows: InvalidRows) -> TableSource:
+        return TableSource(resolve_source(file), self.format, file, invalid_rows)
+
+
+def check_schemas(source: TableSource, options: SourceOptions) -> None:
+    """Raise `InvalidDataError` before any row is read if the files of a folder or glob have different schemas."""
+    if isinstance(source, _JoinedFiles):
+        source.check_schemas(options)
 
 
 def _with_schema(schema: Schema, table: LazyTable) -> Iterator[RecordBatch]:

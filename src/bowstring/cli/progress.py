@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bowstring.arrays.record_batch import RecordBatch
+from bowstring.cli.input_output import check_schemas
 from bowstring.display.printable_text import format_size
 from bowstring.file_formats import LazyTable, SourceOptions, TableSource
 from bowstring.ipc.file import FileReader
@@ -84,7 +85,11 @@ def report_in_unit(source: TableSource, report_progress: ReportProgress) -> Repo
 def open_with_progress(
     source: TableSource, options: SourceOptions, report_progress: ReportProgress | None
 ) -> Iterator[LazyTable]:
-    """Open the table of a source, and report progress, if to be reported, while its batches are read."""
+    """Open the table of a source, all of whose batches will be read, and report progress, if to be reported.
+
+    Raises `InvalidDataError` if the files of a folder have different schemas: no row of any must be written then.
+    """
+    check_schemas(source, options)
     report = report_progress and report_in_unit(source, report_progress)
     with source.open_table(options) as table:
         batches = table.batches if report is None else iterate_with_progress(table.batches, report, table.num_rows)
