@@ -115,7 +115,7 @@ _JSON_START = re.compile(rb'(\xef\xbb\xbf)?\s*(\{\s*("|\}|$)|\[\s*(\{|\]|$))')
 _CONTROL_CHARACTER = re.compile(rb"[\x00-\x08\x0e-\x1f]")
 _NOT_NESTING = bytes(set(range(256)) - set(b'"[]{}'))
 _NOTE = (
-    "bowstring convert has --column-type, --invalid-rows skip, --block-size and other options, "
+    "bowstring convert has --column-type, --encoding, --invalid-rows skip, --block-size and other options, "
     'and bowstring.read_table has column_types, invalid_rows="skip" and pyarrow\'s options of CSV, such as delimiter'
 )
 _Lines: TypeAlias = list[tuple[int, bytes]]

@@ -100,7 +100,19 @@ def test_hints_name_the_command_that_has_the_options(tmp_path: Path, capsys: pyt
     (tmp_path / "x.csv").write_bytes(b"a,b\n1,\xff\n")
     for command in ("head", "cat", "info"):
         assert main([command, str(tmp_path / "x.csv")]) == 1
-        assert "x.csv: column 'b' is not valid UTF-8 (bowstring convert has --column-type" in capsys.readouterr().err
+        assert (
+            "x.csv: column 'b' is not valid UTF-8 (bowstring convert has --column-type, --encoding"
+            in capsys.readouterr().err
+        )
+
+
+@pytest.mark.parametrize("command", ["head", "cat", "schema", "count", "info", "diff", "serve", "publish"])
+def test_the_error_of_an_option_that_convert_has_names_it(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for option, hint in (("--delimiter", ": bowstring convert has it"), ("--xyz", "")):
+        assert main([command, option, ";", "x.csv"]) == 2
+        assert capsys.readouterr().err == (
+            f"bowstring: no such option '{option}'{hint} (bowstring {command} --help shows how)\n"
+        )
 
 
 def test_the_hint_of_diff_is_about_diff(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

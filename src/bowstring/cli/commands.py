@@ -160,6 +160,14 @@ def run_command_line(arguments: Sequence[str] | None, options: ErrorOptions) -> 
 def _format_usage_error(error: click.ClickException, options: ErrorOptions) -> str:
     """Format a usage error as one line with a hint; click would print four."""
     message = error.format_message().strip().removesuffix(".")
+    if isinstance(error, click.NoSuchOption) and _is_option_of_convert(error.option_name):
+        message = f"no such option {error.option_name!r}: bowstring convert has it"
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     command = options.command if ctx is None else ctx.command_path
     return format_error_line(message[:1].lower() + message[1:], f"{command} --help shows how")
+
+
+def _is_option_of_convert(name: str) -> bool:
+    """Whether `bowstring convert` has an option, such as those for reading CSV, which no other command has."""
+    command = root_command.get_command(click.Context(root_command, obj=ErrorOptions()), "convert")
+    return command is not None and any(name in param.opts for param in command.params)
