@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from bowstring import errors
-from bowstring.errors import BowstringError, translate_os_error
+from bowstring.datasets.column_arrays import RowError
+from bowstring.errors import BowstringError, add_location, translate_os_error
+from bowstring.kernels.ml_vectors import MalformedRowError
 
 _BUILTIN_CLASSES = [
     FileNotFoundError,
@@ -70,6 +72,17 @@ def test_a_system_error_survives_pickling_and_copying(number: int) -> None:
         assert str(other) == "the message"
         assert (other.errno, other.strerror, other.filename) == (number, os.strerror(number), "y.arrow")
         assert other.__notes__ == ["a note"]
+
+
+@pytest.mark.parametrize("error", [RowError(3, "found null", "x"), MalformedRowError("vector", 3, "found null")])
+def test_an_error_of_a_row_is_pickled_with_its_location_and_notes(error: BowstringError) -> None:
+    located = add_location(error, "part 2")
+    located.add_note("a note")
+    other = pickle.loads(pickle.dumps(add_location(located, "data set d")))
+    assert type(other) is type(error)
+    assert str(other) == f"data set d: part 2: {error}"
+    assert other.__notes__ == ["a note"]
+    assert vars(other) == vars(located)
 
 
 @pytest.mark.parametrize("builtin", _BUILTIN_CLASSES)

@@ -60,7 +60,7 @@ class RowError(InvalidDataError):
         return InvalidDataError(f"{location}column {self.column!r}: row {row:,}: {self.text}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.index, self.text, self.column)
+        return type(self), (self.index, self.text, self.column), {**vars(self), "args": self.args}
 
 
 @dataclass(frozen=True, slots=True, weakref_slot=True, eq=False)
