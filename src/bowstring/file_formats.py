@@ -897,8 +897,8 @@ def _read_json_blocks(source: Any, name: str, options: SourceOptions) -> Iterato
     elif options.block_bytes is None:
         source = ensure_random_access(source, sys.maxsize)
         yield source.read(source.size)
-    while block := source.peek(block_bytes):
-        end = block.rfind(b"\n") + 1 if len(block) == block_bytes else len(block)
+    while block := source.peek(block_bytes + 1):  # a line as long as a block, and its end, if any
+        end = block.rfind(b"\n") + 1 if len(block) > block_bytes else len(block)
         if not end:
             raise LimitError(f"{name}: a line is larger than a block of {block_bytes} bytes (--block-size)")
         yield source.read(end)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.layouts import expansion_limits
 from tests.cli.command_line import run_command, run_with_pipe, write
@@ -93,6 +94,19 @@ def test_special_floats_are_read_into_columns_of_floats(tmp_path: Path, name: st
     convert(write(tmp_path / "source.arrow", table), tmp_path / name)
     convert(tmp_path / name, tmp_path / "read.arrow", "--column-type", 'ä "\\=double')
     assert repr(read(tmp_path / "read.arrow").to_pylist()) == repr(table.to_pylist())
+
+
+@pytest.mark.parametrize("end", ["", "\n", '\n{"a": "y"}', '\n{"a": "y"}\n'])
+@pytest.mark.parametrize(("excess_bytes", "status"), [(-1, 0), (0, 0), (1, 1)])
+@pytest.mark.parametrize("start", ["", '{"a": "z"}\n', '{"a": "z"}\n' * 200])
+def test_a_line_may_be_as_long_as_a_block(tmp_path: Path, start: str, end: str, excess_bytes: int, status: int) -> None:
+    line = f'{{"a": "{"x" * (1024 + excess_bytes - 9)}"}}'
+    (tmp_path / "x.jsonl").write_text(f"{start}{line}{end}")
+    arguments = ["convert", str(tmp_path / "x.jsonl"), str(tmp_path / "x.arrow"), "--block-size", "1024"]
+    assert main(arguments) == status
+    if not status:
+        texts = [json.loads(each)["a"] for each in f"{start}{line}{end}".splitlines()]
+        assert bs.read_table(tmp_path / "x.arrow")["a"].to_pylist() == texts
 
 
 INVALID_JSON: dict[str, tuple[str | bytes, str]] = {
