@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterator
 
@@ -15,7 +16,7 @@ from bowstring.sharing.agent.memory_budget import MemoryBudget
 from bowstring.sharing.agent.publications import Publication
 from bowstring.sharing.server.server import Server
 from bowstring.sharing.share import to_regions
-from bowstring.sharing.stored_parts import BodyReader, index_part
+from bowstring.sharing.stored_parts import BodyReader, RegionPart, index_part
 
 TABLE = bs.table({"a": [1, 2, 3]})
 
@@ -101,3 +102,56 @@ def test_the_end_of_a_number_of_data_sets_is_remembered(
         datasets.drop(f"model-{number}", "was closed")
     assert [bool(datasets.find_published(f"model-{number}")["ended"]) for number in range(3)] == [False, True, True]
     assert "'model-2' was closed" in datasets.find_published("model")["ended"]
+
+
+def put_parts(datasets: AgentDatasets, num_parts: int, *, needs_commit: bool) -> list[str]:
+    """Put partitions of one data set with one row each; return their URIs."""
+    return [
+        datasets.put(
+            "rows",
+            (number, 0),
+            index_part(to_regions(bs.table({"a": [number]}), "rows").regions[0]),
+            ttl_s=60,
+            needs_commit=needs_commit,
+        ).uris[0]
+        for number in range(num_parts)
+    ]
+
+
+def test_a_commit_that_failed_can_be_repeated(datasets: AgentDatasets, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "I/O error")
+
+    uris = put_parts(datasets, 3, needs_commit=True)
+    attempts = {(number, 0) for number in range(3)}
+    with monkeypatch.context() as patch, pytest.raises(OSError, match="I/O error"):
+        patch.setattr(agent_datasets, "merge_into_region", fail)
+        datasets.commit("rows", attempts)
+    assert datasets.commit("rows", attempts) == []
+    assert [read(uri)["a"].to_pylist() for uri in uris] == [[0], [1], [2]]
+    assert datasets.to_json()["rows"]["regions"] == 1
+
+
+@pytest.mark.parametrize("num_replaced", [0, 1])
+def test_partitions_are_complete_if_the_server_fails_while_they_are_packed(
+    monkeypatch: pytest.MonkeyPatch, num_replaced: int
+) -> None:
+    with Server() as server, AgentDatasets(server, MemoryBudget(), max_regions=2) as datasets:
+        replace, tickets = server.replace_parts, list[str]()
+
+        def fail(ticket: str, part: RegionPart) -> None:
+            if len(tickets) == num_replaced:
+                raise RuntimeError("the loop is closed")
+            tickets.append(ticket)
+            replace(ticket, part)
+
+        uris = put_parts(datasets, 2, needs_commit=False)
+        monkeypatch.setattr(server, "replace_parts", fail)
+        region = to_regions(bs.table({"a": [2]}), "rows").regions[0]
+        with pytest.raises(RuntimeError, match="the loop is closed"):
+            datasets.put("rows", (2, 0), index_part(region), ttl_s=60, needs_commit=False)
+        monkeypatch.undo()
+        assert datasets.commit("rows", {(number, 0) for number in range(3)}) == []
+        uris.append(uris[0].replace("rows%2F0%2F0", "rows%2F2%2F0"))
+        assert [read(uri)["a"].to_pylist() for uri in uris] == [[0], [1], [2]]
+        assert datasets.to_json()["rows"]["regions"] == 1

@@ -174,7 +174,6 @@ class AgentDatasets(Closable):
         missing = self.find_missing(name, attempts)
         if missing or dataset.is_complete:  # a commit is done once, unless the data set is reopened
             return missing
-        dataset.is_complete = True
         if math.isinf(dataset.expires_at):
             dataset.ttl_s = ttl_s
             dataset.start_lifetime()
@@ -187,6 +186,7 @@ class AgentDatasets(Closable):
         if mixed or len(small) > 1:
             self._compact_regions(name, dataset, mixed | small)
         self._serve_partitions(name, dataset, attempts)
+        dataset.is_complete = True  # last, so that a commit that failed can be repeated
         return []
 
     def publish(self, name: str, publication: Publication) -> float | None:
@@ -378,11 +378,13 @@ class AgentDatasets(Closable):
             except ResourceError:
                 return
             self._memory.add_region(packed[0].region)
+            # First all of the data set, which can't fail, then the server: what it keeps of the old regions is right.
             for region in group:
                 # The server's clients keep a region that they have leases of, and retire it afterwards.
                 del dataset.regions[region]
             for attempt, partition in zip(attempts, packed, strict=True):
                 dataset.add_attempt(attempt, partition)
+            for attempt, partition in zip(attempts, packed, strict=True):
                 ticket = _format_ticket(name, attempt)
                 if ticket in dataset.tickets:
                     self.server.replace_parts(ticket, partition)
