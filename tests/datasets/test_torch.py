@@ -340,7 +340,7 @@ def send(batch: Any) -> Any:
     return pickle.loads(bytes(ForkingPickler.dumps(batch)))
 
 
-def test_a_batch_is_sent_with_one_tensor_for_small_columns_of_one_type_and_shape() -> None:
+def test_small_tensors_of_a_batch_are_sent_as_one_tensor() -> None:
     limit = 1 << 17
     columns = {
         "i": torch.tensor([1, 2], dtype=torch.int8),
@@ -357,10 +357,14 @@ def test_a_batch_is_sent_with_one_tensor_for_small_columns_of_one_type_and_shape
         "ragged": torch.nested.nested_tensor_from_jagged(torch.arange(3), torch.tensor([0, 1, 3])),
         "csr": torch.eye(2).to_sparse_csr(),
         "scalar": torch.tensor(5),
+        "complex": torch.tensor([[1 + 2j]]),
+        "bool": torch.tensor([True, False, True]),
     }
-    _, (others, stacks), _ = _reduce_batch(TensorBatch(columns))
-    assert [names for names, _ in stacks] == [["i", "j", "strided"], ["small", "limit"]]
-    assert [name for name, value in others.items() if value is None] == ["i", "j", "strided", "small", "limit"]
+    _, (others, _, large, _, pack), _ = _reduce_batch(TensorBatch(columns))
+    assert [name for name, value in others.items() if value is not None] == ["text", "large", "larger", "csr"]
+    assert not large
+    packed = ["i", "f", "j", "v", "e", "strided", "small", "limit", "scalar", "complex", "bool"]
+    assert pack.nbytes == sum(columns[name].nbytes for name in packed) + (3 + 3) * 8
     received = send(TensorBatch(columns))
     assert type(received) is TensorBatch
     assert list(received) == list(columns)
@@ -372,13 +376,50 @@ def test_a_batch_is_sent_with_one_tensor_for_small_columns_of_one_type_and_shape
         assert (found.dtype, found.layout) == (expected.dtype, expected.layout)
         values = (expected.values(), found.values()) if name in ("ragged", "csr") else (expected, found)
         assert torch.equal(*values), name
+    assert torch.equal(received["ragged"].offsets(), columns["ragged"].offsets())
     assert torch.signbit(received["f"]).tolist() == [False, True]
     assert send(TensorBatch()) == {}
     parameter = torch.ones(2, requires_grad=True)
     assert send(TensorBatch(a=parameter, b=parameter))["b"].requires_grad
     quantized = [torch.quantize_per_tensor(torch.tensor([1.0]), scale, 0, torch.qint8) for scale in (0.1, 10)]
-    _, (_, stacks), _ = _reduce_batch(TensorBatch(a=quantized[0], b=quantized[1]))
-    assert stacks == []
+    for tensors in (quantized, [torch.ones(2)]):
+        _, (_, _, _, _, pack), _ = _reduce_batch(TensorBatch(dict(zip("ab", tensors, strict=False))))
+        assert pack is None
+    conjugated = torch.tensor([1 + 2j]).conj()  # views with a flag, which PyTorch does not send
+    received = send(TensorBatch(a=conjugated, b=conjugated.imag))
+    assert (received["a"].tolist(), received["b"].tolist()) == ([1 - 2j], [-2])
+
+
+def test_jagged_tensors_are_received_as_they_were_sent() -> None:
+    jagged, offsets = torch.nested.nested_tensor_from_jagged, torch.tensor([0, 1, 3])
+    vectors, parameter = torch.arange(12.0).reshape(3, 4), torch.ones(3, requires_grad=True)
+    batch = TensorBatch(
+        a=jagged(torch.arange(3), offsets),
+        b=jagged(torch.arange(3), offsets),
+        vectors=jagged(vectors, offsets),
+        transposed=jagged(vectors, offsets).transpose(1, 2),
+        holes=jagged(torch.arange(3), offsets, lengths=torch.tensor([1, 1])),
+        parameter=jagged(parameter, offsets),
+        empty=jagged(torch.empty(0), torch.tensor([0, 0])),
+        large=jagged(torch.arange(100_000), torch.tensor([0, 100_000])),
+    )
+    _, (others, indices, tensors, _, _), _ = _reduce_batch(batch)
+    assert [name for name, value in others.items() if value is not None] == ["transposed", "holes", "parameter"]
+    assert [tensors[index].nbytes for index in indices["large"] if index in tensors] == [800_000]
+    received = send(batch)
+    assert list(received) == list(batch)
+    for name, expected in batch.items():
+        found = received[name]
+        assert (found.layout, found.dtype, found.requires_grad) == (
+            torch.jagged,
+            expected.dtype,
+            expected.requires_grad,
+        )
+        assert [row.tolist() for row in found.unbind()] == [row.tolist() for row in expected.unbind()], name
+    # Only columns with the same offsets can be added.
+    assert [row.tolist() for row in (received["a"] + received["b"]).unbind()] == [[0], [2, 4]]
+    received["a"].values().add_(1)
+    assert received["b"].values().tolist() == [0, 1, 2]
 
 
 def test_tensors_that_were_received_are_independent() -> None:

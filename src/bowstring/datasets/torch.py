@@ -9,7 +9,6 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Unpack, cast, overload
 
@@ -34,7 +33,7 @@ with require_package("PyTorch", "torch"):
 __all__ = ["EpochDataset", "TableDataset", "TensorBatch", "TensorRow", "TensorRows", "loader", "to_tensors"]
 
 _MAX_WORKERS = 1024
-_MAX_STACKED_BYTES = 1 << 17
+_MAX_PACKED_BYTES = 1 << 17
 
 
 def __dir__() -> list[str]:
@@ -46,37 +45,86 @@ class TensorBatch(dict[str, Any]):
 
 
 def _reduce_batch(batch: TensorBatch) -> tuple[Any, ...]:
-    """Reduce a batch that a worker sends: small tensors of one type and shape are one tensor.
+    """Reduce a batch that a worker sends: its small tensors are one tensor of bytes.
 
-    PyTorch sends each tensor by a connection of its own, which takes longer than to copy 100 KB twice.
+    PyTorch sends each tensor by a connection of its own, two of them for a jagged one, which takes longer than to copy
+    100 KB twice. Packed, batches of 100 rows with two numbers and four lists take 2.5 ms each instead of 4.4 ms.
     """
-    names_by_kind = dict[tuple[torch.dtype, torch.Size], list[str]]()
+    tensors, others = list[torch.Tensor](), dict[int, torch.Tensor]()
+    groups = dict[tuple[torch.dtype, torch.Size], list[int]]()
+
+    def add(tensor: torch.Tensor, is_small: bool) -> int:
+        index = len(tensors)
+        tensors.append(tensor)
+        if is_small:
+            groups.setdefault((tensor.dtype, tensor.shape), []).append(index)
+        else:
+            others[index] = tensor
+        return index
+
+    indices, offsets_indices = dict[str, tuple[int, ...]](), dict[int, int]()
     for name, value in batch.items():
-        if _can_be_stacked(value):
-            names_by_kind.setdefault((value.dtype, value.shape), []).append(name)
-    groups = [names for names in names_by_kind.values() if len(names) > 1]
-    stacks = [(names, torch.stack([batch[name] for name in names])) for names in groups]
-    return _unstack, ({**batch, **dict.fromkeys(chain.from_iterable(groups))}, stacks), vars(batch) or None
+        if _can_be_packed(value):
+            indices[name] = (add(value, True),)
+        elif _is_plain_jagged(value):
+            values, offsets = value.values(), value.offsets()
+            # Once for columns that share them: these can be added only as long as they do.
+            if id(offsets) not in offsets_indices:
+                offsets_indices[id(offsets)] = add(offsets, _can_be_packed(offsets))
+            indices[name] = add(values, _can_be_packed(values)), offsets_indices[id(offsets)]
+    if len(tensors) == len(others) + 1:
+        groups, others = {}, dict(enumerate(tensors))  # packing one saves nothing
+    # The widest types first, so that all are aligned.
+    layouts = sorted(groups.items(), key=lambda group: group[0][0].itemsize, reverse=True)
+    stacks = [torch.stack([tensors[index] for index in group]) for _, group in layouts]
+    pack = torch.cat([stack.reshape(-1).view(torch.uint8) for stack in stacks]) if stacks else None
+    columns = {**batch, **dict.fromkeys(indices)}
+    return _unpack, (columns, indices, others, layouts, pack), vars(batch) or None
 
 
-def _can_be_stacked(value: Any) -> bool:
+def _is_plain_jagged(value: Any) -> bool:
+    """Whether a nested tensor is what `nested_tensor_from_jagged` returns for its values and offsets."""
+    return (
+        torch.is_tensor(value)
+        and value.layout is torch.jagged
+        and value.device.type == "cpu"
+        and not value.requires_grad
+        and value.lengths() is None
+        and not isinstance(value.size(1), int)
+    )
+
+
+def _can_be_packed(value: Any) -> bool:
     return (
         type(value) is torch.Tensor
         and value.layout is torch.strided
         and value.device.type == "cpu"
         and not (value.is_nested or value.is_quantized or value.requires_grad)
-        and value.nbytes <= _MAX_STACKED_BYTES
+        and value.nbytes <= _MAX_PACKED_BYTES
     )
 
 
-def _unstack(columns: dict[str, Any], stacks: list[tuple[list[str], torch.Tensor]]) -> TensorBatch:
-    """Return a batch of tensors with memory of their own; `columns` has the others, and the order.
+def _unpack(
+    columns: dict[str, Any],
+    indices: dict[str, tuple[int, ...]],
+    tensors: dict[int, torch.Tensor],
+    layouts: list[tuple[tuple[torch.dtype, torch.Size], list[int]]],
+    pack: torch.Tensor | None,
+) -> TensorBatch:
+    """Return a batch of tensors with memory of their own; `columns` has the other columns, and the order.
 
     Views would retain the memory of all columns if the loop keeps one, and autograd restricts changing them in place.
     """
+    if pack is not None:
+        sizes = [len(group) * shape.numel() * dtype.itemsize for (dtype, shape), group in layouts]
+        for ((dtype, shape), group), part in zip(layouts, pack.split(sizes), strict=True):
+            stack = part.view(dtype).view(len(group), *shape)
+            tensors.update((index, tensor.clone()) for index, tensor in zip(group, stack.unbind(), strict=True))
     batch = TensorBatch(columns)
-    for names, tensors in stacks:
-        batch.update((name, tensor.clone()) for name, tensor in zip(names, tensors.unbind(), strict=True))
+    for name, (index, *offsets_index) in indices.items():
+        batch[name] = tensors[index]
+        for each in offsets_index:
+            batch[name] = torch.nested.nested_tensor_from_jagged(tensors[index], tensors[each])
     return batch
 
 
