@@ -26,6 +26,7 @@ from bowstring.inspection.report import (
     IpcEncodingReport,
     SchemaFieldReport,
 )
+from bowstring.ipc.dictionaries.reader import get_dictionary_declaration
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, Format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
 from bowstring.ipc.message import MAX_ALIGNMENT_BYTES
@@ -324,12 +325,7 @@ class BatchTotals:
 
     def _add_dictionary(self, message: BatchMessage) -> None:
         template = message.header.template
-        node = self.ipc_schema.dictionaries_by_id.get(template.dictionary_id)
-        if node is None:
-            raise InvalidDataError(
-                f"{message.location}: dictionary {template.dictionary_id} is not in the schema, which has "
-                f"{sorted(self.ipc_schema.dictionaries_by_id)[:8]}"
-            )
+        node = get_dictionary_declaration(self.ipc_schema, message.header, message.location_words)
         starts = self._cached_column_starts(node.id, IpcSchema.of_dictionary_values(node), message.header)
         (size,) = self._add_buffers(self._check_header(starts, message), message)
         totals = self.dictionaries.setdefault(node.id, DictionaryTotals())

@@ -16,6 +16,7 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch, as_batch, record_batch
 from bowstring.datatypes.schema import Schema
 from bowstring.errors import ClosedError, InvalidArgumentError, TypeMismatchError, format_count, prefix_errors
+from bowstring.ipc.stream import check_column, schema_mismatch_error
 from bowstring.ipc.writers import BatchWriter, FileWriter, StreamWriter
 from bowstring.kernels.unify_dictionaries import concat_and_unify, has_dictionary
 from bowstring.layouts.base import ArrayData, Layout, sum_buffer_sizes
@@ -84,7 +85,7 @@ class CoalescingWriter(BatchWriter):
                 batch = as_batch(batch)
             schema = self.schema
             if batch.schema is not schema and batch.schema != schema:
-                raise InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
+                raise schema_mismatch_error(batch, schema)
             if self._stops:
                 self._convert_calls()  # they precede this batch
             if batch.pairs or batch.num_rows >= self._min_rows:
@@ -306,12 +307,7 @@ class _BatchBuffer:
             ] == lengths:
                 continue
             for column, expected in zip(arrays, lengths, strict=True):
-                if column.type != field.type:
-                    raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
-                if column.length != expected:
-                    raise InvalidArgumentError(
-                        f"column {field.name!r} has {column.length} values in a batch of {expected} rows"
-                    )
+                check_column(column, field, expected)
         return columns
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from bowstring.arrays.record_batch import RecordBatch, filter_batches
 from bowstring.arrays.table import Table
 from bowstring.datatypes.extension import NAME_KEY
-from bowstring.datatypes.field import Metadata
+from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema
 from bowstring.display.objects import source_to_html
 from bowstring.errors import InvalidArgumentError, InvalidDataError, TruncatedError, add_location
@@ -50,6 +50,19 @@ class EncodedMessage:
     metadata: bytes
     parts: Sequence[Any]
     body_bytes: int
+
+
+def schema_mismatch_error(batch: RecordBatch, schema: Schema) -> InvalidArgumentError:
+    """The error for a batch of another schema than the written one."""
+    return InvalidArgumentError(f"a batch of another schema: expected {schema!r}, found {batch.schema!r}")
+
+
+def check_column(column: ArrayData, field: Field, num_rows: int) -> None:
+    """Raise `InvalidArgumentError` unless a column of a batch has the field's type and the rows of the batch."""
+    if column.type != field.type:
+        raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
+    if column.length != num_rows:
+        raise InvalidArgumentError(f"column {field.name!r} has {column.length} values in a batch of {num_rows} rows")
 
 
 class Encoder:
@@ -103,7 +116,7 @@ class Encoder:
         Call it before `encode_schema_message`. Raises `InvalidArgumentError` for a batch of another schema.
         """
         if batch.schema != self.schema:
-            raise self._schema_mismatch_error(batch)
+            raise schema_mismatch_error(batch, self.schema)
         if self.may_share_dictionaries:
             ids = tuple(assign_shared_ids(self.ipc_schema, batch.columns))
             self._set_schema(encode_schema(self.schema, self.options, ids if len(set(ids)) < len(ids) else None))
@@ -129,7 +142,7 @@ class Encoder:
         Raises `InvalidArgumentError` for another schema.
         """
         if batch.schema is not self.schema and batch.schema != self.schema:
-            raise self._schema_mismatch_error(batch)
+            raise schema_mismatch_error(batch, self.schema)
         # From the numbers in the header, if the batch was read: none of its columns is created.
         body = (
             None
@@ -140,12 +153,8 @@ class Encoder:
             return [self._create_message(body, batch.pairs, None)]
         columns = batch.columns
         for field, layout, column in zip(self.schema.fields, self._layouts, columns, strict=True):
-            if column.layout is not layout and column.type != field.type:
-                raise InvalidArgumentError(f"column {field.name!r} has type {column.type}, expected {field.type}")
-            if column.length != batch.num_rows:
-                raise InvalidArgumentError(
-                    f"column {field.name!r} has {column.length} values in a batch of {batch.num_rows} rows"
-                )
+            if column.layout is not layout or column.length != batch.num_rows:
+                check_column(column, field, batch.num_rows)
         if self._dictionaries is None:
             return [self._encode_message(batch.num_rows, columns, batch.pairs, None)]
         prepared_batch = self._dictionaries.prepare_batch(columns)
@@ -159,9 +168,6 @@ class Encoder:
         # Only now: after an error of the encoding, readers do not have the dictionaries.
         self._dictionaries.commit(prepared_batch)
         return messages
-
-    def _schema_mismatch_error(self, batch: RecordBatch) -> InvalidArgumentError:
-        return InvalidArgumentError(f"a batch of another schema: expected {self.schema!r}, found {batch.schema!r}")
 
     def _encode_message(
         self, length: int, arrays: Sequence[ArrayData], pairs: Metadata, dictionary_header: DictionaryHeader | None

@@ -551,11 +551,17 @@ def _compute_next_offset(message: BatchMessage) -> int:
 
 def _compute_next_offset_by_buffers(message: BatchMessage) -> int:
     """Return the offset of the next message by the buffers, in case the body length is too large because of damage."""
-    buffers = message.header.buffers()
-    # Checked by `find_problem`, so that the sum can't wrap around. Writers pad buffers to 64 bytes at most.
-    used = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
+    used = _compute_end_of_buffers(message)
+    # Writers pad buffers to 64 bytes at most.
     size_bytes = message.metadata_bytes + min(used + -used % MAX_ALIGNMENT_BYTES, message.header.body_bytes)
     return message.start + size_bytes + -size_bytes % 8
+
+
+def _compute_end_of_buffers(message: BatchMessage) -> int:
+    """Return the end of the last buffer in a body."""
+    buffers = message.header.buffers()
+    # Checked by `find_problem`, so that the sum can't wrap around.
+    return int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
 
 
 def _has_nonzero_padding(message: BatchMessage, source: MemorySource) -> bool:
@@ -575,6 +581,5 @@ def _has_nonzero_padding(message: BatchMessage, source: MemorySource) -> bool:
 
 def _read_body_padding(message: BatchMessage, source: MemorySource) -> bytes:
     """Return the padding after the last buffer of a body."""
-    buffers = message.header.buffers()
-    end = int((buffers["offset"] + buffers["length"]).max()) if len(buffers) else 0
+    end = _compute_end_of_buffers(message)
     return source.read_at(message.body_offset + end, min(MAX_ALIGNMENT_BYTES, message.header.body_bytes - end))
