@@ -193,8 +193,13 @@ def test_shared_sources_are_copied_on_request(arrow_file: Path) -> None:
         (lambda: example_table().to_batches()[0], "column 'number' .* like all of a RecordBatch"),
         (lambda: pytest.importorskip("pyarrow").table({"x": [1]}), "column 'x' .* like all of a Table"),
         (lambda: iter(example_table().to_batches()), "batches of a list_iterator would be copied"),
+        # Not read for the error: its batches may not fit into memory together.
+        (
+            lambda: pytest.importorskip("pyarrow").table({"x": [1]}).to_reader(),
+            "batches of a RecordBatchReader would be copied",
+        ),
     ],
-    ids=["table", "batch", "pyarrow", "iterator"],
+    ids=["table", "batch", "pyarrow", "iterator", "reader of pyarrow"],
 )
 def test_without_a_copy_other_sources_are_errors_that_name_the_column(source: Any, message: str) -> None:
     with pytest.raises(WouldCopyError, match=message):

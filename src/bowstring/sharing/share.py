@@ -19,7 +19,7 @@ from dataclasses import astuple, dataclass
 from typing import Any, TypeAlias
 
 from bowstring.arrays.record_batch import RecordBatch
-from bowstring.arrays.table import Table, concat_tables, table
+from bowstring.arrays.table import Table, concat_tables
 from bowstring.datatypes.schema import Schema
 from bowstring.display.objects import source_to_html
 from bowstring.errors import (
@@ -37,8 +37,6 @@ from bowstring.errors import (
 from bowstring.file_formats import is_arrow, open_batches
 from bowstring.io.fsspec_store import is_path
 from bowstring.ipc.api import BatchesLike, as_schema_and_batches
-from bowstring.ipc.file import FileReader
-from bowstring.ipc.stream import StreamReader
 from bowstring.memory.arena import Arena
 from bowstring.memory.closable import Closable, call_on_error
 from bowstring.memory.region import Region
@@ -46,6 +44,7 @@ from bowstring.sharing.processes import ProcessIdentity
 from bowstring.sharing.stored_parts import (
     FolderFinder,
     TableRegions,
+    as_table_of_other_library,
     index_part,
     open_region_reader,
     store_in_regions,
@@ -281,8 +280,7 @@ def to_regions(
 def _format_copy_required_error(source: BatchesLike) -> str:
     """Return the error message for a source that would be copied."""
     remedy = "write batches with bowstring.sharing.new_shared_table, or share the path of an Arrow file"
-    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, FileReader | StreamReader | RecordBatch):
-        source = table(source)
+    source = as_table_of_other_library(source)
     schema, _ = as_schema_and_batches(source)
     kind = type(source).__name__
     if not isinstance(source, RecordBatch | Table):

@@ -86,9 +86,7 @@ def store_in_regions(
     spare memory is written to unnamed files in the first folder that allows it. A table with dictionaries is one
     region.
     """
-    # Iterators are readers of other libraries, whose batches may not fit into memory together.
-    if hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | Iterator):
-        source = table(source)
+    source = as_table_of_other_library(source)
     if arena is not None or not isinstance(source, Table) or len(groups := _group_batches_by_size(source)) < 2:
         schema, batches = as_schema_and_batches(source)
         region, num_rows = _store_batches(source, schema, batches, name, arena, find_folders)
@@ -110,6 +108,13 @@ def store_in_regions(
         raise
     regions, row_counts = zip(*(stored[index] for index in range(len(groups))), strict=True)
     return TableRegions(regions, schema, row_counts)
+
+
+def as_table_of_other_library(source: BatchesLike) -> BatchesLike:
+    """Return the table of another library as Bowstring's, without copying; anything else as it is."""
+    # Iterators are readers of other libraries, whose batches may not fit into memory together.
+    is_foreign = hasattr(source, "__arrow_c_stream__") and not isinstance(source, RecordBatch | FileReader | Iterator)
+    return table(source) if is_foreign else source
 
 
 def _store_batches(
