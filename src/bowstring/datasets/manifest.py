@@ -266,6 +266,11 @@ def log_errors_after_commit(folder: FolderPath) -> Iterator[None]:
         _LOG.warning("%s: is committed; files that it no longer needs remain: %s", folder, error, exc_info=True)
 
 
+def has_job_folders(folder: FolderPath) -> bool:
+    """Whether jobs of Spark write to a folder, or did: then only the files that they have committed are data."""
+    return (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
+
+
 def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = DATA_SUFFIXES) -> list[FolderPath]:
     """The Arrow files, or files with other `suffixes`, of a folder without a manifest, by name; not files of jobs that
     have not committed.
@@ -279,7 +284,7 @@ def list_files_without_manifest(folder: FolderPath, suffixes: frozenset[str] = D
     except OSError as problem:
         message = f"{folder}: cannot be read: {problem.strerror}"
         raise translate_os_error(problem, message) from problem
-    is_written_by_jobs = (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
+    is_written_by_jobs = has_job_folders(folder)
     for path in paths:
         if "=" not in path.name[1:] or not path.is_dir():
             continue

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING
 
 from bowstring.datasets.manifest import (
     DATA_SUFFIXES,
-    MANIFEST_FOLDER,
-    STAGING_FOLDER,
     Manifest,
     ManifestEntry,
+    has_job_folders,
     is_data_file_name,
     read_manifest,
 )
@@ -193,15 +192,11 @@ def _expand_to_committed(pattern: FolderPath) -> list[FolderPath]:
             if listing is not None:
                 paths_by_folder[folder] = frozenset(listing[0] / entry.name for entry in listing[1].entries)
             else:
-                paths_by_folder[folder] = frozenset() if _is_written_by_jobs(folder) else None
+                paths_by_folder[folder] = frozenset() if has_job_folders(folder) else None
         paths = paths_by_folder[folder]
         return paths is None or path in paths
 
     return [path for path in expand_glob(pattern) if not is_data_file_name(path.name) or is_committed(path)]
-
-
-def _is_written_by_jobs(folder: FolderPath) -> bool:
-    return (folder / MANIFEST_FOLDER).exists() or (folder / STAGING_FOLDER).exists()
 
 
 def _walk(
@@ -221,7 +216,7 @@ def _walk(
         status = folder.stat()
         if any(_is_same_folder(status, other) for other in ancestors):
             raise InvalidDataError(f"{folder}: is a link to a folder that contains it")
-        is_written_by_jobs = is_written_by_jobs or _is_written_by_jobs(folder)
+        is_written_by_jobs = is_written_by_jobs or has_job_folders(folder)
         sorted_entries = sorted(as_folder(folder).scan(), key=lambda entry: entry.name)
         partition = () if options.recursive_file_lookup else _parse_partition(folder, base)
         files = []
