@@ -89,6 +89,13 @@ def unix_address_scope(address: str) -> str | None:
     return network_scope() if address.startswith("@") else directory_scope(address)
 
 
+def _create_socket() -> socket.socket:
+    try:
+        return socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    except OSError as error:
+        raise translate_os_error(error, f"unix socket: {error.strerror}") from error
+
+
 def try_connect(address: str, connection: socket.socket | None = None) -> tuple[socket.socket, bool]:
     """Return a non-blocking socket, and whether it is connected; if not, because the listener's queue is full, call it
     again with the socket after `CONNECT_RETRY_S`.
@@ -98,10 +105,7 @@ def try_connect(address: str, connection: socket.socket | None = None) -> tuple[
     """
     name = encode_unix_address(address)
     if connection is None:
-        try:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        except OSError as error:
-            raise translate_os_error(error, f"unix socket: {error.strerror}") from error
+        connection = _create_socket()
     with call_on_error(connection.close):
         connection.setblocking(False)
         try:
@@ -261,11 +265,7 @@ class UnixListener(StreamListener):
                 "use the scheme tcp or tcp+tls, or './' before a path"
             )
         sockaddr = encode_unix_address(address)
-        try:
-            listening_socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        except OSError as error:
-            raise translate_os_error(error, f"unix socket: {error.strerror}") from error
-        super().__init__(listening_socket, address, options, f"unix socket {address!r}")
+        super().__init__(_create_socket(), address, options, f"unix socket {address!r}")
         self._inode: tuple[int, int] | None = None
         self._listen(sockaddr)
         self.address_scope = unix_address_scope(address)
