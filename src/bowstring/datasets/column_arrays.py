@@ -25,7 +25,7 @@ import numpy.typing as npt
 from bowstring.arrays.array import Array, concat_arrays
 from bowstring.datatypes import types as t
 from bowstring.datatypes.canonical.bool8 import Bool8Type
-from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.extension import get_storage_type
 from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, TypeMismatchError, require_package
 from bowstring.kernels.cast import cast
 from bowstring.kernels.encode import run_end_decode
@@ -450,7 +450,7 @@ def _create_row_error(values: Values, is_valid: Mask, problem: str) -> RowError:
 def split_list_type(data_type: t.DataType) -> tuple[list[t.BaseList], t.DataType]:
     """Return the types of lists, outermost first, and the type of the innermost elements."""
     levels: list[t.BaseList] = []
-    while isinstance(storage := _get_storage_type(data_type), t.BaseList):
+    while isinstance(storage := get_storage_type(data_type), t.BaseList):
         levels.append(storage)
         data_type = storage.value_type
     return levels, data_type
@@ -473,7 +473,3 @@ def get_number_dtype(data_type: t.DataType) -> np.dtype[Any] | None:
 def is_number_by_option(data_type: t.DataType) -> bool:
     """Whether values become numbers if a dtype is given: decimals, dates and times."""
     return isinstance(data_type, t.Decimal | t.Date | t.Time | t.Timestamp | t.Duration)
-
-
-def _get_storage_type(data_type: t.DataType) -> t.DataType:
-    return data_type.storage_type if isinstance(data_type, ExtensionType) else data_type

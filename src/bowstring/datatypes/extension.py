@@ -199,6 +199,11 @@ def _deserialize(extension: type[ExtensionType], storage_type: DataType, paramet
         ) from error
 
 
+def get_storage_type(type: DataType) -> DataType:
+    """Return the storage type of an extension type; any other type unchanged."""
+    return type.storage_type if isinstance(type, ExtensionType) else type
+
+
 def to_storage_field(field: Field) -> Field:
     """Return a field of an extension type with the storage type and custom metadata; any other field unchanged."""
     type_, pairs = field.type.to_storage_and_metadata(field.pairs)

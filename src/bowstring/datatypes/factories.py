@@ -10,6 +10,7 @@ from bowstring.datatypes.conversion import TypeLike, as_type, field, import_fiel
 from bowstring.datatypes.field import DataType, Field
 from bowstring.datatypes.parameters import check_one_of
 from bowstring.datatypes.schema import FieldsLike, as_fields
+from bowstring.datatypes.type_specs import create_union
 
 
 def as_child_field(value: TypeLike, name: str) -> Field:
@@ -439,8 +440,7 @@ def union(
     >>> bs.union({"n": "int64", "s": "string"}, "dense") == bs.dense_union({"n": "int64", "s": "string"})
     True
     """
-    children = as_fields(child_fields)
-    return types.Union(mode, children, tuple(range(len(children)) if type_codes is None else type_codes))
+    return create_union(as_fields(child_fields), mode, type_codes)
 
 
 def sparse_union(child_fields: FieldsLike, type_codes: Sequence[int] | None = None) -> types.Union:

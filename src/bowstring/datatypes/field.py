@@ -58,6 +58,7 @@ class DataType:
 
     NAME: ClassVar[str] = ""
     C_FORMAT: ClassVar[bytes] = b""
+    ALIASES: ClassVar[tuple[str, ...]] = ()
 
     @property
     def fields(self) -> tuple[Field, ...]:
@@ -77,7 +78,7 @@ class DataType:
 
     def aliases(self) -> tuple[str, ...]:
         """The names of a type without children, first its `str`."""
-        return () if self.fields else (str(self),)
+        return self.ALIASES or (() if self.fields else (str(self),))
 
     def to_pandas_dtype(self) -> Any:
         """Return the dtype of a pandas column without nulls, as in pyarrow: a scalar type such as `numpy.int64`, and

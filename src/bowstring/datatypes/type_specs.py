@@ -75,7 +75,8 @@ def _create_time(_: object, unit: t.TimeUnit, bit_width: int | None) -> DataType
     return time
 
 
-def _create_union(children: tuple[Field, ...], mode: Any, type_ids: Sequence[int] | None) -> DataType:
+def create_union(children: tuple[Field, ...], mode: Any, type_ids: Sequence[int] | None) -> t.Union:
+    """Create a union, whose type ids are 0, 1, … by default."""
     return t.Union(mode, children, tuple(range(len(children)) if type_ids is None else type_ids))
 
 
@@ -152,7 +153,7 @@ TYPE_SPECS = (
         t.Union("sparse", (_ITEM,), (0,)),
         (_UNION_MODE, TypeParameter("typeIds", "type_ids", list, None)),
         None,
-        _create_union,
+        create_union,
     ),
     TypeSpec("RunEndEncoded", t.RunEndEncoded(Field("run_ends", t.Int(16), False), _ITEM), num_children=2),
 )

@@ -71,10 +71,7 @@ class Bool(FixedWidth):
 
     NAME: ClassVar[str] = "bool"
     C_FORMAT: ClassVar[bytes] = b"b"
-
-    def aliases(self) -> tuple[str, ...]:
-        """The names of the type."""
-        return ("bool", "boolean", "bool_")
+    ALIASES: ClassVar[tuple[str, ...]] = ("bool", "boolean", "bool_")
 
     @property
     def bit_width(self) -> int:
@@ -440,10 +437,7 @@ class Utf8(BaseString):
 
     NAME: ClassVar[str] = "string"
     C_FORMAT: ClassVar[bytes] = b"u"
-
-    def aliases(self) -> tuple[str, ...]:
-        """The names of the type."""
-        return ("string", "str", "utf8")
+    ALIASES: ClassVar[tuple[str, ...]] = ("string", "str", "utf8")
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -456,10 +450,7 @@ class LargeUtf8(BaseString):
 
     NAME: ClassVar[str] = "large_string"
     C_FORMAT: ClassVar[bytes] = b"U"
-
-    def aliases(self) -> tuple[str, ...]:
-        """The names of the type."""
-        return ("large_string", "large_str", "large_utf8")
+    ALIASES: ClassVar[tuple[str, ...]] = ("large_string", "large_str", "large_utf8")
 
 
 @dataclass(frozen=True, slots=True, repr=False, eq=False)
@@ -472,10 +463,7 @@ class Utf8View(BaseString):
 
     NAME: ClassVar[str] = "string_view"
     C_FORMAT: ClassVar[bytes] = b"vu"
-
-    def aliases(self) -> tuple[str, ...]:
-        """The names of the type."""
-        return ("string_view", "utf8_view")
+    ALIASES: ClassVar[tuple[str, ...]] = ("string_view", "utf8_view")
 
 
 SIMPLE_TYPES: tuple[DataType, ...] = (

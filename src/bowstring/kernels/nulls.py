@@ -98,8 +98,7 @@ def set_nulls(array: ArrayData, mask: Values) -> ArrayData:
     """
     layout = array.layout
     if not layout.has_validity:
-        values_and_null = layout.concat([array, layout.nulls(1)])
-        return layout.take(values_and_null, np.where(mask, array.length, np.arange(array.length)))
+        return layout.fill_null(array, ~mask, layout.nulls(1))
     compact = layout.compact(array)
     valid = compact.validity_mask()
     validity = pack_validity(~mask if valid is None else valid & ~mask)
