@@ -35,7 +35,7 @@ from bowstring.arrays.construction import array
 from bowstring.arrays.record_batch import RecordBatch, record_batch
 from bowstring.arrays.table import RecordBatchReader, Table, as_table, has_dictionary_fields, unify_batch_dictionaries
 from bowstring.datatypes import factories, types as t
-from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.extension import ExtensionType, get_storage_type
 from bowstring.datatypes.field import Field, Metadata
 from bowstring.datatypes.schema import Schema, SchemaLike, as_schema, import_schema
 from bowstring.errors import (
@@ -65,7 +65,7 @@ from bowstring.inspection.validation import iter_validated_batches
 from bowstring.io.fsspec_store import find_store_location, is_fsspec_open_file, is_url, with_storage_options
 from bowstring.io.memory_source import MemorySource
 from bowstring.io.range_source import RangeSource
-from bowstring.io.sinks import Sink, open_sink
+from bowstring.io.sinks import Sink, open_finished_sink
 from bowstring.io.sources import ensure_random_access, open_at_position, open_random_access
 from bowstring.io.store_path import StorePath
 from bowstring.io.stream_source import StreamSource
@@ -81,7 +81,6 @@ from bowstring.ipc.stream import StreamReader
 from bowstring.ipc.write_options import DEFAULT_WRITE_OPTIONS, IpcWriteOptions
 from bowstring.kernels.filters import FiltersLike
 from bowstring.layouts import expansion_limits
-from bowstring.memory.closable import call_on_error
 
 EXTRA = "convert"
 SOURCE_FORMATS = ("arrow", "parquet", "csv", "json", "jsonl")
@@ -1003,14 +1002,13 @@ def write_batches(out: Any, target_format: str, table: LazyTable, **options: Any
             for batch in batches:
                 writer.write_batch(batch)
         return rows
-    sink, counted = open_sink(out), replace(table, batches=batches)
-    with call_on_error(sink.abandon):
+    counted = replace(table, batches=batches)
+    with open_finished_sink(out) as sink:
         if target_format in ("parquet", "csv"):
             _write_with_pyarrow(sink, target_format, counted, options)
         else:
             for chunk in _encode_json(counted, is_array=target_format == "json"):
                 sink.write([chunk], len(chunk))
-        sink.finish()
     return rows
 
 
@@ -1048,7 +1046,7 @@ def _check_parquet_type(type: t.DataType, path: str) -> None:
 
     pyarrow aborts the process for some lists of size 0, and can't read back the others if they are nullable.
     """
-    stored = type.storage_type if isinstance(type, ExtensionType) else type
+    stored = get_storage_type(type)
     values = stored.value_type if isinstance(stored, t.Dictionary) else None
     if (
         isinstance(stored, t.Interval | t.Union | t.RunEndEncoded)
@@ -1073,7 +1071,7 @@ def _to_csv_column(column: Array) -> Array:
         return _to_csv_column(column.dictionary_decode())
     if isinstance(type_, t.RunEndEncoded):
         return _to_csv_column(column.run_end_decode())
-    stored = type_.storage_type if isinstance(type_, ExtensionType) else type_
+    stored = get_storage_type(type_)
     has_text = not stored.fields or getattr(type_, "extension_name", "") == "arrow.timestamp_with_offset"
     if not has_text or isinstance(stored, t.Interval):
         raise UnsupportedTypeError(f"{type_} can't be written as CSV: write JSON lines or Arrow instead")

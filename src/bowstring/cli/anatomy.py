@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import list_inputs, open_output, resolve_output, resolve_source, source_name
+from bowstring.cli.input_output import list_inputs, resolve_output, resolve_source, source_name
 from bowstring.cli.options import PATH, file_argument, max_piped_bytes_option, quick_option
 from bowstring.cli.progress import progress_bar
 from bowstring.display.printable_text import format_size, to_printable
 from bowstring.errors import format_count
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
+from bowstring.io.sinks import open_finished_sink
 from bowstring.redaction import redact
 
 
@@ -62,7 +63,7 @@ def _draw(file: str | None, target: str, quick: bool, max_piped_bytes: int) -> N
             source, name, max_piped_bytes=max_piped_bytes, report_progress=report_progress, full=not quick
         )
         page = html.encode("utf-8")
-    with open_output(out) as sink:
+    with open_finished_sink(out) as sink:
         sink.write([page], len(page))
     if target != "-":
         errors_note = f"; {format_count(errors, 'error')} in {to_printable(name)}" if errors else ""

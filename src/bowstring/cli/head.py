@@ -13,7 +13,7 @@ import click
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import is_input_idle, open_input, prefix_errors_with_source
+from bowstring.cli.input_output import is_input_idle, open_input, open_table, prefix_errors_with_source
 from bowstring.cli.options import (
     all_option,
     columns_option,
@@ -86,12 +86,7 @@ def _show_rows(  # noqa: PLR0913 -- one parameter for each option
     show_all: bool,
     max_piped_bytes: int,
 ) -> None:
-    options = SourceOptions(columns, max_piped_bytes)
-    with (
-        prefix_errors_with_source(file),
-        open_input(file, source_format) as source,
-        source.open_table(options) as table,
-    ):
+    with open_table(file, source_format, SourceOptions(columns, max_piped_bytes)) as table:
         write_rows(table.schema, select(table.batches, count), row_format, show_all, partial(is_input_idle, file))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -12,7 +11,7 @@ import click
 
 from bowstring.cli.error_messages import EXIT_FAILURE
 from bowstring.cli.help_text import examples
-from bowstring.cli.input_output import echo_json, list_inputs, open_input, prefix_errors_with_source, source_name
+from bowstring.cli.input_output import echo_json, list_inputs, open_input, open_table, source_name
 from bowstring.cli.main import format_error
 from bowstring.cli.options import PATH, all_option, file_argument, from_option, json_option, max_piped_bytes_option
 from bowstring.cli.table_report import TableReport, column_document, inspect_table
@@ -21,7 +20,7 @@ from bowstring.datatypes.extension import NAME_KEY
 from bowstring.datatypes.field import Metadata
 from bowstring.display.printable_text import bytes_to_printable, format_percent, format_size, fraction, to_printable
 from bowstring.errors import BowstringError, InvalidDataError, format_count
-from bowstring.file_formats import LazyTable, SourceOptions
+from bowstring.file_formats import SourceOptions
 from bowstring.inspection.header_inspection import inspect
 from bowstring.inspection.report import ColumnReport, Inspection, SchemaFieldReport, to_document
 
@@ -94,35 +93,25 @@ def _file_command(example: str) -> Callable[[Callable[..., None]], click.Command
 
 
 @_file_command("bowstring schema flights.arrow")
-def schema(file: str | None, **options: Any) -> None:
+def schema(file: str | None, source_format: str | None, max_piped_bytes: int) -> None:
     """Show the columns of a file and their types, a line for each.
 
     FILE is a path, a URL, a folder or a glob in quotes, or - for standard input.
     """
-    with _open_table(file, **options) as table:
+    with open_table(file, source_format, SourceOptions(max_piped_bytes=max_piped_bytes)) as table:
         for field in table.schema:
             click.echo(to_printable(f"{field.name}: {field.type}" + ("" if field.nullable else " not null")))
 
 
 @_file_command("bowstring count flights.parquet")
-def count(file: str | None, **options: Any) -> None:
+def count(file: str | None, source_format: str | None, max_piped_bytes: int) -> None:
     """Write the number of rows of a file. CSV, JSON and streams are read completely.
 
     FILE is a path, a URL, a folder or a glob in quotes, or - for standard input.
     """
-    with _open_table(file, **options) as table:
+    with open_table(file, source_format, SourceOptions(max_piped_bytes=max_piped_bytes)) as table:
         rows = table.num_rows
         click.echo(sum(batch.num_rows for batch in table.batches) if rows is None else rows)
-
-
-@contextmanager
-def _open_table(file: str | None, source_format: str | None, max_piped_bytes: int) -> Iterator[LazyTable]:
-    with (
-        prefix_errors_with_source(file),
-        open_input(file, source_format) as source,
-        source.open_table(SourceOptions(max_piped_bytes=max_piped_bytes)) as table,
-    ):
-        yield table
 
 
 def _inspect(file: str | None, source_format: str | None, max_piped_bytes: int) -> _Report:

@@ -37,9 +37,8 @@ from bowstring.file_formats import (
     choose_target_format as choose_format_by_extension,
 )
 from bowstring.io.fsspec_store import is_url, with_storage_options
-from bowstring.io.sinks import Sink, open_sink, reject_same_file
+from bowstring.io.sinks import reject_same_file
 from bowstring.io.store_path import StorePath
-from bowstring.memory.closable import call_on_error
 from bowstring.redaction import redact
 
 FORMAT_VERSION = 1
@@ -164,6 +163,17 @@ def prefix_errors_with_source(file: str | None) -> Iterator[None]:
         raise located from None
 
 
+@contextmanager
+def open_table(file: str | None, source_format: str | None, options: SourceOptions) -> Iterator[LazyTable]:
+    """Open the table of a FILE argument; errors in data name it. Raises as `open_input`."""
+    with (
+        prefix_errors_with_source(file),
+        open_input(file, source_format) as source,
+        source.open_table(options) as table,
+    ):
+        yield table
+
+
 def echo_json(document: Mapping[str, Any], err: bool = False) -> None:
     """Write a JSON object, with `format_version` as its first key."""
     click.echo(json.dumps({"format_version": FORMAT_VERSION, **document}, indent=2), err=err)
@@ -186,15 +196,6 @@ def resolve_output(path: str, *files: str | None) -> File | int | BinaryIO:
         return sys.stdout.fileno()
     except OSError:  # replaced by an object without a descriptor
         return sys.stdout.buffer
-
-
-@contextmanager
-def open_output(out: File | int | BinaryIO) -> Iterator[Sink]:
-    """Open a sink; finish it at the end of the block, or discard it if the block fails."""
-    sink = open_sink(out)
-    with call_on_error(sink.abandon):
-        yield sink
-        sink.finish()
 
 
 def echo_invalid_rows(invalid_rows: InvalidRows) -> None:

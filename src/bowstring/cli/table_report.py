@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bowstring.cli.progress import open_with_progress, progress_bar
-from bowstring.datatypes.extension import ExtensionType
+from bowstring.datatypes.extension import get_storage_type
 from bowstring.datatypes.field import Metadata
 from bowstring.datatypes.schema import Schema, import_schema
 from bowstring.datatypes.types import DataType
@@ -155,7 +155,7 @@ def _inspect_parquet(source: TableSource, options: SourceOptions) -> TableReport
 
 def _count_leaves(type: DataType) -> int:
     """Return the number of columns of Parquet for a type."""
-    stored = type.storage_type if isinstance(type, ExtensionType) else type
+    stored = get_storage_type(type)
     return sum(_count_leaves(child.type) for child in stored.fields) if stored.fields else 1
 
 

@@ -18,6 +18,7 @@ from bowstring.io import fsspec_store
 from bowstring.io.atomic_file import AtomicFile
 from bowstring.io.io_errors import get_source_name, translate_io_error, unwrap_text_file
 from bowstring.io.store_path import StorePath
+from bowstring.memory.closable import call_on_error
 from bowstring.memory.iovec import PaddedBuffers, remaining_buffers, remaining_iovecs, write_all_parts, write_iovecs
 from bowstring.redaction import translated_errors
 
@@ -337,6 +338,15 @@ class ChecksumSink:
     def abandon(self) -> None:
         """Discard the written bytes."""
         self._sink.abandon()
+
+
+@contextmanager
+def open_finished_sink(sink: Any) -> Iterator[Sink]:
+    """Open a sink as `open_sink`; finish it at the end of the block, or abandon it if the block fails."""
+    opened = open_sink(sink)
+    with call_on_error(opened.abandon):
+        yield opened
+        opened.finish()
 
 
 def open_sink(sink: Any, atomic: bool = True, buffer_bytes: int | None = None) -> Sink:
