@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from bowstring.arrays.record_batch import RecordBatch
 from bowstring.io.store_path import StorePath
+from bowstring.ipc.file import FileReader
 from tests.spark.s3_server import BUCKET, S3Server, run_s3_server
 
 if TYPE_CHECKING:
@@ -123,3 +125,17 @@ def s3_server() -> Iterator[S3Server]:
 def store_folder(s3_server: S3Server) -> StorePath:
     """The path of a new folder in the server."""
     return StorePath(f"s3://{BUCKET}/{uuid.uuid4().hex}/data", s3_server.storage_options)
+
+
+@pytest.fixture
+def batches_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The index of each record batch that a `FileReader` has read."""
+    indices: list[int] = []
+    get_batch = FileReader.get_batch
+
+    def record_index(reader: FileReader, index: int) -> RecordBatch:
+        indices.append(index)
+        return get_batch(reader, index)
+
+    monkeypatch.setattr(FileReader, "get_batch", record_index)
+    return indices

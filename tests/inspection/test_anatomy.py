@@ -199,18 +199,19 @@ def test_a_truncated_file_has_sections_up_to_its_end() -> None:
         assert [p.start for p in drawn][: len(there)] == [p.start for p in there]
 
 
+def damage_second_header(raw: bytes) -> tuple[bytes, int]:
+    """Return a file or stream whose second record batch has a damaged header, and the offset of that batch."""
+    sections = bs.inspection.build_anatomy(raw).sections
+    start = [section.start for section in sections if section.kind is FileSectionKind.RECORD_BATCH][1]
+    return raw[: start + 8] + b"\xab" * 32 + raw[start + 40 :], start
+
+
 @pytest.mark.parametrize("form", FORMATS)
 def test_a_damaged_header_is_an_error_with_its_offset(form: str) -> None:
-    raw = bytearray(written_by_pyarrow(TABLE, form, 40))
-    second = [
-        section
-        for section in bs.inspection.build_anatomy(bytes(raw)).sections
-        if section.kind is FileSectionKind.RECORD_BATCH
-    ][1]
-    raw[second.start + 8 : second.start + 40] = b"\xab" * 32
-    anatomy = bs.inspection.build_anatomy(bytes(raw))
+    raw, offset = damage_second_header(written_by_pyarrow(TABLE, form, 40))
+    anatomy = bs.inspection.build_anatomy(raw)
     assert_contiguous(anatomy)
-    assert [fault.offset for fault in anatomy.faults] == [second.start]
+    assert [fault.offset for fault in anatomy.faults] == [offset]
     rows = None if anatomy.inspection is None else anatomy.inspection.rows
     assert rows == (60 if form == "file" else 40)  # the footer of a file has the offset of the next one
     assert FileSectionKind.UNREAD in {section.kind for section in anatomy.sections}

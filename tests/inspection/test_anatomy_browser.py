@@ -17,7 +17,7 @@ import bowstring as bs
 from bowstring.errors import BowstringError
 from bowstring.inspection.anatomy.model import ByteRangeKind, FileSectionKind
 from tests.inspection.browser import chromium, open_page
-from tests.inspection.test_anatomy import buffer_ranges
+from tests.inspection.test_anatomy import buffer_ranges, damage_second_header
 from tests.inspection.test_anatomy_page import HOSTILE
 from tests.inspection.test_header_inspection import written_by_bowstring, written_by_pyarrow
 
@@ -318,18 +318,12 @@ def test_hostile_names_are_shown_as_text(browser: Browser, tmp_path: Path) -> No
 
 
 def test_an_error_is_shown_with_its_offset(browser: Browser, tmp_path: Path) -> None:
-    raw = bytearray(three_batches())
-    second = [
-        section
-        for section in bs.inspection.build_anatomy(bytes(raw)).sections
-        if section.kind is FileSectionKind.RECORD_BATCH
-    ][1]
-    raw[second.start + 8 : second.start + 40] = b"\xab" * 32
-    with open_page(browser, page_of(bytes(raw), tmp_path)) as session:
+    raw, offset = damage_second_header(three_batches())
+    with open_page(browser, page_of(raw, tmp_path)) as session:
         assert "1 error" in session.page.inner_text(".errors")
         session.page.click("[data-byte]")
         session.page.wait_for_selector("#detail .warn")
-        assert f"At byte {second.start:,}" in session.page.inner_text("#detail .warn")
+        assert f"At byte {offset:,}" in session.page.inner_text("#detail .warn")
         assert "could not be read" in session.page.inner_text("#detail h2")
         assert session.problems == []
 

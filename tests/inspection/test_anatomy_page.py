@@ -25,6 +25,7 @@ from bowstring.inspection.anatomy.model import FileSectionKind
 from bowstring.inspection.anatomy.page import build_page_and_count_faults
 from bowstring.ipc.codecs import create_compressor
 from bowstring.ipc.record_batch.compression import decompress_first_bytes
+from tests.inspection.test_anatomy import damage_second_header
 from tests.inspection.test_header_inspection import written_by_bowstring, written_by_pyarrow
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -213,14 +214,8 @@ def test_an_invalid_value_is_on_the_page_with_the_offset_of_its_buffer(what: str
 
 
 def test_a_structural_error_is_on_the_page_once() -> None:
-    raw = bytearray(file_of_strings())
-    second = [
-        section
-        for section in bs.inspection.build_anatomy(bytes(raw)).sections
-        if section.kind is FileSectionKind.RECORD_BATCH
-    ][1]
-    raw[second.start + 8 : second.start + 40] = b"\xab" * 32
-    assert build_page_and_count_faults(bytes(raw))[1] == len(bs.inspection.build_anatomy(bytes(raw)).faults) == 1
+    raw, _ = damage_second_header(file_of_strings())
+    assert build_page_and_count_faults(raw)[1] == len(bs.inspection.build_anatomy(raw).faults) == 1
 
 
 def test_the_page_does_not_grow_with_the_data() -> None:

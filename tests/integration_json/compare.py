@@ -16,9 +16,8 @@ from bowstring.arrays.record_batch import RecordBatch
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
 from bowstring.datatypes.types import DataType, Map, Struct
-from bowstring.layouts.base import ArrayData, Layout
+from bowstring.layouts.base import ArrayData
 from bowstring.layouts.equality import arrays_equal
-from bowstring.layouts.registry import layout_of
 
 
 def find_differences(
@@ -80,19 +79,6 @@ def _with_canonical_map_names(type_or_field: Any) -> Any:
     return dataclasses.replace(type_or_field, **changed) if is_changed else type_or_field
 
 
-def _with_layout(array: ArrayData, layout: Layout) -> ArrayData:
-    """Return the same array, at every level, with a layout that differs only in field names."""
-    if array.layout is layout:
-        return array
-    children = tuple(map(_with_layout, array.children, layout.children))
-    dictionary = array.dictionary
-    if dictionary is not None and layout.dictionary is not None:
-        dictionary = _with_layout(dictionary, layout.dictionary)
-    return ArrayData(
-        layout, array.length, array.own_buffers, children, dictionary, array.known_null_count, array.offset
-    )
-
-
 def _describe_field_difference(expected: Field, actual: Field) -> str | None:
     expected, actual = _with_canonical_map_names(expected), _with_canonical_map_names(actual)
     if expected.name != actual.name:
@@ -113,9 +99,8 @@ def _compare_batches(batch_index: int, expected: RecordBatch, actual: RecordBatc
         yield f"record batch {batch_index}: expected {expected.num_rows} rows, found {actual.num_rows}"
         return
     for index, field in enumerate(expected.schema):
-        layout = layout_of(_with_canonical_map_names(field.type))
-        expected_column = _with_layout(expected.column(index), layout)
-        actual_column = _with_layout(actual.column(index), layout)
+        type_ = _with_canonical_map_names(field.type)
+        expected_column, actual_column = expected.column(index).cast(type_), actual.column(index).cast(type_)
         if not arrays_equal(expected_column, actual_column, nans_equal=True):
             row = _find_first_different_row(expected_column, actual_column)
             yield f"record batch {batch_index}: column {index} ({field.name!r}) differs from row {row} on"

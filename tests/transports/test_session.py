@@ -32,6 +32,19 @@ def has_freed(server: Served, count: int) -> bool:
     return sum(event.count for event in server.events if isinstance(event, AddressesFreed)) == count
 
 
+def start_request(driver: BlockingSession) -> None:
+    core = client_core()
+    driver.start_request(core, core.request(b"ticket"))
+
+
+def start_request_of_two(metadata: Served, bodies: Served) -> BlockingSession:
+    """Request the data of two servers, of which each sends one part."""
+    channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
+    driver = BlockingSession(Session(channels, bodies.client_memory, now=0.0))
+    start_request(driver)
+    return driver
+
+
 def receive_all(driver: BlockingSession) -> list[Any]:
     """The messages until the end of the stream."""
     messages = []
@@ -52,8 +65,7 @@ def poll_events(driver: BlockingSession) -> list[Any]:
 def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         server.stream(region, [AddressBody.from_arrays([0, 5], [4, 5]), PackedBody.from_parts(b"packed")])
         schema, located, packed = receive_all(driver)
         assert bytes(schema.header) == b"schema"
@@ -76,8 +88,7 @@ def test_addresses_are_located_and_a_lease_released_in_any_thread_is_freed(trans
 def test_buffers_of_several_regions_are_copied_in_order_and_freed(transport: Transport, total: int) -> None:
     with served(transport) as server, Region.copy_of([b"first"]) as first, Region.copy_of([b"second"]) as second:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         assert server.exporter is not None
         server.step_until(lambda: bool(server.events))
         server.exporter.export(first)
@@ -126,8 +137,7 @@ def test_a_copy_has_only_the_memory_around_its_buffers(transport: Transport) -> 
         options = SessionOptions(copies_memory=True)
         channels = {ConnectionRole.BOTH: server.client_channel}
         driver = BlockingSession(Session(channels, server.client_memory, now=0.0, options=options))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         server.stream(
             region,
             [AddressBody.from_arrays([1000, 0, 1510], [500, 0, 8]), AddressBody.from_arrays([70, 90_000], [5, 60])],
@@ -149,10 +159,7 @@ def test_metadata_and_bodies_are_two_channels_of_one_session(transport: Transpor
         served(transport, ConnectionRole.BODIES) as bodies,
         Region.copy_of([b"0123456789"]) as region,
     ):
-        channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
-        driver = BlockingSession(Session(channels, bodies.client_memory, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        driver = start_request_of_two(metadata, bodies)
         content: list[Body] = [AddressBody.from_arrays([n], [2]) for n in range(5)]
         bodies.stream(region, content)
         assert bodies.exporter is not None
@@ -174,10 +181,7 @@ def test_a_server_of_one_part_may_disconnect_once_it_has_sent_all(
     transport: Transport, closes_first: ConnectionRole
 ) -> None:
     with served(transport, ConnectionRole.METADATA) as metadata, served(transport, ConnectionRole.BODIES) as bodies:
-        channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
-        driver = BlockingSession(Session(channels, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        driver = start_request_of_two(metadata, bodies)
         content: list[Body] = [PackedBody.from_parts(bytes([number])) for number in range(5)]
         servers = {ConnectionRole.METADATA: metadata, ConnectionRole.BODIES: bodies}
         first = servers.pop(closes_first)
@@ -203,10 +207,7 @@ def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(
     transport: Transport, role: ConnectionRole
 ) -> None:
     with served(transport, ConnectionRole.METADATA) as metadata, served(transport, ConnectionRole.BODIES) as bodies:
-        channels = {ConnectionRole.METADATA: metadata.client_channel, ConnectionRole.BODIES: bodies.client_channel}
-        driver = BlockingSession(Session(channels, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        driver = start_request_of_two(metadata, bodies)
         servers = {ConnectionRole.METADATA: metadata, ConnectionRole.BODIES: bodies}
         early = servers.pop(role)
         early.step_until(lambda: bool(early.events))
@@ -223,8 +224,7 @@ def test_a_server_of_one_part_that_disconnects_too_early_is_an_error(
 def test_a_lost_connection_among_pending_events_is_reported_to_every_later_wait(transport: Transport) -> None:
     with served(transport) as server:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         server.step_until(lambda: bool(server.events))
         server.session.close()
         events: list[Any] = []
@@ -245,8 +245,7 @@ def test_a_lost_connection_among_pending_events_is_reported_to_every_later_wait(
 def test_a_stream_pauses_at_the_leased_bytes_until_some_are_freed(transport: Transport) -> None:
     with served(transport, max_leased_bytes=4) as server, Region.copy_of([bytes(100)]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(6)])
         located: list[MessageLocated] = []
         for expected in (2, 4, 6):
@@ -363,8 +362,7 @@ def test_a_session_returns_the_credit_that_messages_took_and_no_more(
 def test_addresses_outside_the_memory_end_the_session(transport: Transport) -> None:
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         server.stream(region, [AddressBody.from_arrays([0, 5], [4, 6])])
         assert isinstance(driver.next_event(), StreamMessage)
         failed = driver.next_event()
@@ -380,8 +378,7 @@ def test_the_time_between_calls_does_not_count_as_silence_of_the_server(transpor
         driver = BlockingSession(
             Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0, options=options)
         )
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         server.stream(region, [AddressBody.from_arrays([n], [2]) for n in range(2)])
         assert isinstance(driver.next_event(), StreamMessage)
         first = driver.next_event()
@@ -400,8 +397,7 @@ def test_leases_released_together_are_freed_by_one_message(transport: Transport)
     with served(transport) as server, Region.copy_of([bytes(100)]) as region:
         session = Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0)
         driver = BlockingSession(session)
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         server.stream(region, [AddressBody.from_arrays([n, n + 50], [2, 3]) for n in range(6)])
         located = receive_all(driver)[1:]
         with driver.lock:  # no thread can send meanwhile
@@ -432,8 +428,7 @@ def test_a_silent_server_is_a_deadline_error_and_a_closed_one_a_lost_connection(
     with served(transport) as server:
         options = SessionOptions(input_timeout_s=0.05)
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, now=0.0, options=options))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         silent = driver.next_event()
         assert isinstance(silent, SessionFailed)
         assert isinstance(silent.error, DeadlineError)
@@ -450,8 +445,7 @@ def test_leases_released_after_the_server_has_disconnected_wait_for_nothing(
     monkeypatch.setattr("bowstring.transports.blocking._FREE_TIMEOUT_S", 10_000.0)
     with served(transport) as server, Region.copy_of([b"some bytes"]) as region:
         driver = BlockingSession(Session({ConnectionRole.BOTH: server.client_channel}, server.client_memory, now=0.0))
-        core = client_core()
-        driver.start_request(core, core.request(b"ticket"))
+        start_request(driver)
         server.stream(region, [AddressBody.from_arrays([start], [1]) for start in range(3)])
         leases = [event.lease for event in receive_all(driver) if isinstance(event, MessageLocated)]
         driver.session.core = None

@@ -280,12 +280,18 @@ def ask_until_the_end(key: AgentKey, ask: Callable[[], object]) -> bool:
     return wait_until(has_ended)
 
 
-def test_an_agent_whose_owner_died_before_it_connected_ends_although_others_ask_it(key: AgentKey) -> None:
+def ended_process() -> ProcessIdentity:
+    """Return the identity of a process that was killed."""
     with PythonProcess(
         "from bowstring.sharing.processes import ProcessIdentity\nsend(ProcessIdentity.current())"
-    ) as other:
-        dead = replace(key, owner=other.receive())
-        other.kill()
+    ) as process:
+        identity: ProcessIdentity = process.receive()
+        process.kill()
+    return identity
+
+
+def test_an_agent_whose_owner_died_before_it_connected_ends_although_others_ask_it(key: AgentKey) -> None:
+    dead = replace(key, owner=ended_process())
     with running_agent(key, {}, _FIRST_OWNER_S=1.0):
 
         def ask() -> None:
@@ -347,11 +353,7 @@ def test_agents_end_after_their_owners_have_died_in_any_order_also_while_they_co
 
 
 def test_no_agent_is_started_for_an_owner_that_has_ended(key: AgentKey) -> None:
-    with PythonProcess(
-        "from bowstring.sharing.processes import ProcessIdentity\nsend(ProcessIdentity.current())"
-    ) as other:
-        dead = replace(key, owner=other.receive())
-        other.kill()
+    dead = replace(key, owner=ended_process())
     with pytest.raises(ConnectionLostError, match=f"process {dead.owner.pid} has ended"):
         AgentClient.open(dead)
     assert list_agent_addresses(key.address) == (set(), set())
