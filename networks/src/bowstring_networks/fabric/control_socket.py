@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from bowstring.errors import BowstringError, ProtocolError, translate_os_error
 from bowstring.memory.closable import Closable
@@ -63,16 +63,16 @@ class ControlSocket(Closable):
     @property
     def host(self) -> str:
         """The IP address of this end. Raises `ConnectionLostError`."""
-        try:
-            return str(self._socket.getsockname()[0])
-        except OSError as error:
-            raise translate_os_error(error, f"{self.name}: {error.strerror}") from error
+        return self._get_host(self._socket.getsockname)
 
     @property
     def peer_host(self) -> str:
         """The IP address of the other end. Raises `ConnectionLostError`."""
+        return self._get_host(self._socket.getpeername)
+
+    def _get_host(self, get_address: Callable[[], tuple[Any, ...]]) -> str:
         try:
-            return str(self._socket.getpeername()[0])
+            return str(get_address()[0])
         except OSError as error:
             raise translate_os_error(error, f"{self.name}: {error.strerror}") from error
 

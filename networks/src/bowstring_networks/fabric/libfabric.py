@@ -16,7 +16,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_size_t, c_ssize_t, c_u
 from typing import Any
 
 from bowstring.errors import UnmetRequirementError
-from bowstring_networks.c_structures import members
+from bowstring_networks.c_structures import Prototypes, declare_functions, members
 
 LIBRARY = "libfabric.so.1"
 # The oldest version that was tested.
@@ -333,7 +333,7 @@ class FidEp(ctypes.Structure):
     )
 
 
-_PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+_PROTOTYPES: Prototypes = {
     "fi_version": (c_uint32, ()),
     "fi_getinfo": (c_int, (c_uint32, c_char_p, c_char_p, c_uint64, InfoPointer, POINTER(InfoPointer))),
     "fi_freeinfo": (None, (InfoPointer,)),
@@ -380,11 +380,7 @@ def _load_library(name: str) -> Any:
             f"fabric: the system library libfabric cannot be loaded: {error}: install it, such as with "
             "`apt install libfabric1`"
         ) from None
-    for function, (return_type, arguments) in _PROTOTYPES.items():
-        pointer = getattr(library, function, None)
-        if pointer is None:
-            raise UnmetRequirementError(f"fabric: {name} has no {function}: libfabric is needed")
-        pointer.restype, pointer.argtypes = return_type, arguments
+    declare_functions(library, _PROTOTYPES, f"fabric: {name}", "libfabric")
     if version(library) < _MINIMUM_VERSION:
         number = ".".join(map(str, version(library)))
         raise UnmetRequirementError(f"fabric: {name} is version {number}: 1.17 or later is needed")

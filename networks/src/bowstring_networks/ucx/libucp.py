@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bowstring.errors import InvalidArgumentError, MissingExtraError, UnmetRequirementError
-from bowstring_networks.c_structures import members
+from bowstring_networks.c_structures import Prototypes, declare_functions, members
 
 _WHEEL = "libucx"
 _WHEEL_LIBRARIES = ("libucs.so.0", "libuct.so.0", "libucp.so.0")
@@ -277,7 +277,7 @@ TagReceiveCallback = CFUNCTYPE(None, _REQUEST, Status, POINTER(TagRecvInfo), c_v
 ActiveMessageDataCallback = CFUNCTYPE(None, _REQUEST, Status, c_size_t, c_void_p)
 """`ucp_am_recv_data_nbx_callback_t(request, status, length, user_data)`."""
 _PARAM = POINTER(RequestParam)
-_PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+_PROTOTYPES: Prototypes = {
     "ucp_get_version": (None, (POINTER(c_uint), POINTER(c_uint), POINTER(c_uint))),
     "ucp_init_version": (Status, (c_uint, c_uint, POINTER(Params), Handle, POINTER(Handle))),
     "ucp_cleanup": (None, (Handle,)),
@@ -364,13 +364,7 @@ def _load_library(name: str) -> Any:
             library = [ctypes.CDLL(file, ctypes.RTLD_LOCAL) for file in names][-1]
         except OSError as error:
             raise UnmetRequirementError(f"UCX: {_describe_library(name)} cannot be loaded: {error}") from None
-    for function, (return_type, arguments) in _PROTOTYPES.items():
-        pointer = getattr(library, function, None)
-        if pointer is None:
-            raise UnmetRequirementError(
-                f"UCX: {_describe_library(name)} has no {function}: libucp 1.12 or later is needed"
-            )
-        pointer.restype, pointer.argtypes = return_type, arguments
+    declare_functions(library, _PROTOTYPES, f"UCX: {_describe_library(name)}", "libucp 1.12 or later")
     if version(library)[:2] < _MINIMUM_VERSION:
         number = ".".join(map(str, version(library)))
         raise UnmetRequirementError(f"UCX: {_describe_library(name)} is version {number}: 1.12 or later is needed")
