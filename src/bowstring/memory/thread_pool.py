@@ -76,12 +76,17 @@ def map_in_new_threads(function: Callable[[_Item], _Result], items: Iterable[_It
 def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
     """Start a daemon thread. Raises `ResourceError` without memory for it, and while the interpreter shuts down."""
     thread = threading.Thread(target=target, name=name, daemon=True)
+    start_checked(thread, name)
+    return thread
+
+
+def start_checked(thread: threading.Thread, name: str) -> None:
+    """Start a thread, called `name` in errors. Raises as `start_thread`."""
     try:
         thread.start()
     except RuntimeError as error:
         cause = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         raise ResourceError(f"{name}: {error}", cause) from error
-    return thread
 
 
 class _Calls(Generic[_Item, _Result]):

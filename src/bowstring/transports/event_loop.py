@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import math
-import os
 import selectors
 import socket
 import sys
@@ -16,8 +14,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol
 
-from bowstring.errors import BowstringError, ClosedError, ResourceError, translate_os_error
+from bowstring.errors import BowstringError, ClosedError, translate_os_error
 from bowstring.memory.closable import Closable
+from bowstring.memory.thread_pool import start_checked
 from bowstring.transports.base import Channel, Interest, Listener, Wait
 
 # Handlers do not block, so the thread usually ends at once. After this, it closes the handlers itself.
@@ -108,11 +107,7 @@ class EventLoop(Closable):
 
     def start(self) -> None:
         """Start the thread. Raises `ResourceError`."""
-        try:
-            self._thread.start()
-        except RuntimeError as error:
-            cause = OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
-            raise ResourceError(f"event loop: {error}", cause) from error
+        start_checked(self._thread, "event loop")
 
     def call_soon_threadsafe(self, action: Callable[[], None]) -> None:
         """Call `action` in the loop's thread. Thread-safe."""
