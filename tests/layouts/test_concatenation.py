@@ -17,6 +17,8 @@ from bowstring.kernels.unify_dictionaries import concat_and_unify
 from bowstring.layouts import concatenation
 from bowstring.layouts.concatenation import MIN_ARRAYS
 from bowstring.layouts.equality import arrays_equal
+from bowstring.memory import buffer
+from bowstring.memory.buffer import Memory
 
 WORDS = bs.dictionary(bs.int8(), bs.string())
 
@@ -318,3 +320,31 @@ def test_buffers_longer_than_their_slots_are_truncated() -> None:
     assert bs.concat_arrays(padded).to_pylist() == list(range(MIN_ARRAYS))
     strings = bs.Array.from_buffers(bs.string(), 1, [None, np.array([1, 3], np.int32), b"xabx"])
     assert bs.concat_arrays([strings] * MIN_ARRAYS).to_pylist() == ["ab"] * MIN_ARRAYS
+
+
+@pytest.mark.parametrize("count", [MIN_ARRAYS, 5000])
+def test_new_arrays_are_concatenated_without_the_addresses_of_their_buffers(
+    monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    # To create each takes several times as long as all else.
+    arrays = [bs.array([f"row {index}"] * 10) for index in range(count)]
+    created = []
+
+    def create(owner: Any) -> Memory:
+        created.append(owner)
+        return Memory(owner)
+
+    monkeypatch.setattr(buffer, "Memory", create)
+    array = bs.concat_arrays(arrays)
+    assert len(created) < MIN_ARRAYS
+    assert array.to_pylist() == [f"row {index}" for index in range(count) for _ in range(10)]
+
+
+@pytest.mark.parametrize("excess", [-1, 0, 1])
+def test_buffers_with_unused_bytes_are_concatenated_on_both_sides_of_the_limit(excess: int) -> None:
+    unused = concatenation._MAX_PADDING_BYTES + excess
+    arrays = [
+        bs.Array.from_buffers(bs.uint8(), 3, [None, np.arange(index, index + 3 + unused).astype(np.uint8)])
+        for index in range(MIN_ARRAYS)
+    ]
+    assert concat(*arrays).to_pylist() == [index + step for index in range(MIN_ARRAYS) for step in range(3)]
