@@ -158,7 +158,8 @@ def prefix_errors_with_source(file: str | None) -> Iterator[None]:
         if str(error).startswith(f"{source_name(file)}: ") or isinstance(error, OSError):  # an OSError has its path
             raise
         located = add_location(error, source_name(file))
-        if isinstance(error, NotFoundError) and hasattr(error, "__notes__"):  # for Python
+        # A note of `Schema.index` says what to do in Python.
+        if isinstance(error, NotFoundError) and hasattr(error, "__notes__"):
             located.__notes__ = ["without --columns, all columns are read"]
         raise located from None
 
