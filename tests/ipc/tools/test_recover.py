@@ -290,6 +290,22 @@ def test_legacy_framing_is_recovered_up_to_the_damage_or_by_the_footer() -> None
     assert len(recover(bytes(raw[:-10]))[1]) == 1
 
 
+@pytest.mark.parametrize("is_legacy_framing", [False, True])
+@pytest.mark.parametrize("lost", [{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}])
+def test_a_length_that_becomes_zero_is_no_end_of_a_file(lost: set[int], is_legacy_framing: bool) -> None:
+    batches = [batch("int", "text").slice(0, num_rows) for num_rows in (1, 2, 3)]
+    raw = bytearray(as_file(*batches, options=bs.ipc.IpcWriteOptions(is_legacy_framing=is_legacy_framing)))
+    offsets = bs.open_file(bytes(raw)).blocks["offset"].tolist()
+    for index in lost:
+        at = offsets[index] + (0 if is_legacy_framing else 4)
+        raw[at : at + 4] = bytes(4)
+    report, saved = recover(bytes(raw))
+    assert [rows.num_rows for rows in saved] == [index + 1 for index in range(3) if index not in lost]
+    assert not report.is_intact
+    for index in lost:
+        assert any(dropped.start <= offsets[index] + 8 < dropped.stop for dropped in report.dropped)
+
+
 # Damaged columns
 
 

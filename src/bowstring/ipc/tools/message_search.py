@@ -334,8 +334,9 @@ class MessageSearch:
             if not isinstance(candidate, BatchMessage):
                 resumed = self._find_batch_after_end(candidate.stop)
                 if resumed is None:
-                    if candidate.stop < size and not self.is_file:
-                        yield DroppedRange(candidate.stop, size, "bytes after the end of the stream")
+                    dropped = self._find_dropped_end(offset, candidate.stop)
+                    if dropped is not None:
+                        yield dropped
                     return
                 yield DroppedRange(offset, resumed, "an end marker before further messages")
                 offset = search_start = resumed
@@ -403,6 +404,16 @@ class MessageSearch:
             return None
         next_offset = self._find_valid_batch(offset)
         return next_offset if next_offset < size else None
+
+    def _find_dropped_end(self, start: int, stop: int) -> DroppedRange | None:
+        """Return the range to drop at an end marker from `start` to `stop` that no valid batch follows, if any."""
+        if not self.is_file:
+            size = self.source.size
+            return DroppedRange(stop, size, "bytes after the end of the stream") if stop < size else None
+        # The marker may be a damaged length: then the footer still lists a message at its offset.
+        if self.footer is None or not any(start <= at < self.footer.offset for at in self._footer_offsets):
+            return None
+        return DroppedRange(start, self.footer.offset, "the footer lists messages here that cannot be read")
 
     def _skip_damage(self, offset: int, search_start: int, problem: str) -> tuple[DroppedRange | None, int]:
         """Return the range dropped at an invalid message, if any, and the offset of the next valid message."""
