@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
 import sys
@@ -19,6 +20,7 @@ from fuzz.supervisor import Progress, Settings, supervise
 from fuzz.worker import import_planted_bugs, limit_resources
 
 HOME = Path(__file__).resolve().parent / "results"
+_MAX_PRINTED_BYTES = 3_000
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,7 +75,11 @@ def main(  # noqa: PLR0913 -- a command's options
         from fuzz.shrinking import shrink
 
         for finding in entries:
-            console.print(f"[red]{finding.name}[/red]: {shrink(finding, hang_s)} bytes: {finding.path}", soft_wrap=True)
+            size_bytes = shrink(finding, hang_s)
+            # CI shows these lines and keeps no files, so they contain the input.
+            encoded = base64.b64encode(finding.fuzz_input.data[:_MAX_PRINTED_BYTES]).decode()
+            click.echo(f"FAILED {finding.name}: {finding.fuzz_input.kind}, {size_bytes} bytes in Base64: {encoded}")
+            click.echo(finding.report)
     sys.exit(1 if entries else 0)
 
 

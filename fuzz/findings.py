@@ -33,6 +33,11 @@ class Finding:
         """The input."""
         return load_input(self.path)
 
+    @property
+    def report(self) -> str:
+        """The error, and the command that replays it."""
+        return (self.folder / "report.txt").read_text()
+
     def replace(self, fuzz_input: FuzzInput) -> None:
         """Replace the input with a smaller one."""
         self.path.write_bytes(fuzz_input.data)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -113,6 +115,9 @@ def test_the_fuzzer_finds_and_shrinks_a_planted_error_crash_and_hang(repository:
         "hang": ("format", b"d", 13),
     }, process.stdout
     assert "fuzz --replay" in (folders["SIGSEGV"] / "report.txt").read_text()
+    encoded = base64.b64encode(inputs["SIGSEGV"].data).decode()
+    line = rf"FAILED SIGSEGV.*: format, 9 bytes in Base64: {re.escape(encoded)}"
+    assert any(re.fullmatch(line, each) for each in process.stdout.splitlines())
 
 
 @pytest.mark.thorough
