@@ -130,6 +130,24 @@ def test_validation_reports_an_invalid_dictionary_that_no_batch_uses() -> None:
     assert "dictionary batch 1, column 'values': buffers (offset, size, …) (0, 0, 0, 8, 64, 1099511627776)" in error
 
 
+def test_validation_names_a_dictionary_whose_deltas_cannot_be_joined() -> None:
+    def keep_only_outer_dictionary(stream: EditableStream) -> None:
+        nodes = [message.header for message in stream.messages]
+        ids = [None if node is None else node.slots.get("id") for node in nodes]
+        stream.messages[1:] = [message for message, id_ in zip(stream.messages, ids, strict=True) if id_ == 0]
+        second = stream.messages[2].header
+        assert second is not None
+        second.slots["isDelta"] = True
+
+    nested = bs.dictionary(bs.int16(), bs.list_(DICTIONARY))
+    words = [bs.record_batch({"w": bs.array(values, nested)}) for values in ([["a"]], [["a"], ["a", "b"]])]
+    data = edit_encoded(encode(*words, kind="stream"), keep_only_outer_dictionary)
+    sink = io.BytesIO()
+    bs.ipc.recover(data, sink)
+    (fault,) = Validator(sink.getvalue()).faults()
+    assert (fault.path, fault.message) == (("dictionary 0",), "indices[0] = 0 is not within the dictionary of 0 values")
+
+
 def test_an_invalid_dictionary_that_no_batch_uses_may_be_rejected_only_when_served() -> None:
     def break_dictionary(stream: EditableStream) -> None:
         batch = stream.messages[1].batch

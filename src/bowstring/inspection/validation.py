@@ -230,7 +230,7 @@ class Validator:
         try:
             values = lookup(node)
         except InvalidDataError as error:
-            yield _create_fault(error)
+            yield _create_fault(error, path=(f"dictionary {node.id}",))
             return
         if values is not None and id(values) not in self._validated:
             self._validated[id(values)] = values
