@@ -17,6 +17,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
 from tests.ipc.samples import as_file, as_stream, batch, dictionary_batch
 
@@ -304,6 +305,33 @@ def test_a_length_that_becomes_zero_is_no_end_of_a_file(lost: set[int], is_legac
     assert not report.is_intact
     for index in lost:
         assert any(dropped.start <= offsets[index] + 8 < dropped.stop for dropped in report.dropped)
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed", "is_intact"),
+    [
+        ("recordBatches", [], False),
+        ("recordBatches", [0], False),
+        ("recordBatches", [0, 2], False),
+        ("recordBatches", [0, 2, 1], True),
+        ("recordBatches", [0, 1, 2, 2], False),
+        ("dictionaries", [], False),
+        ("dictionaries", [0], True),
+        ("dictionaries", [0, 0], False),
+    ],
+)
+def test_messages_that_a_footer_does_not_list_are_saved_and_reported(
+    kind: str, listed: list[int], is_intact: bool
+) -> None:
+    whole = bs.record_batch({"n": [1, 2, 3], "word": bs.array(["a", "b", "a"]).dictionary_encode()})
+    batches = [whole.slice(0, num_rows) for num_rows in (1, 2, 3)]
+    stream = parse_stream(as_file(*batches))
+    assert stream is not None
+    stream.block_edits[kind] = lambda blocks: blocks[listed]
+    report, saved = recover(stream.encode())
+    assert report.is_intact == is_intact
+    order = listed if kind == "recordBatches" and is_intact else range(3)
+    assert [rows.to_pydict() for rows in saved] == [batches[index].to_pydict() for index in order]
 
 
 # Damaged columns

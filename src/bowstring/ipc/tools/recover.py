@@ -418,11 +418,14 @@ class _FileSelector(_MessageSelector):
             return of_kind
         by_offset = {message.start: message for message in of_kind}
         offsets = footer.batches if kind == headers.RECORD_BATCH else footer.dictionaries
-        if len(set(offsets)) != len(offsets):  # following it could fill the disk
+        listed = [by_offset[start] for start in dict.fromkeys(offsets) if start in by_offset]
+        if len(set(offsets)) < len(offsets):  # following it could fill the disk
             reason = f"the footer lists a {kind} more than once: duplicates are ignored"
-            self.dropped.append(DroppedRange(footer.offset, self.search.source.size, reason))
-        elif all(start in by_offset for start in offsets):
-            return [by_offset[start] for start in offsets]
+        elif len(listed) < len(of_kind):  # also if bytes before them were lost or added
+            reason = f"the footer lists {len(listed)} of the {len(of_kind)} messages of type {kind} that were found"
+        else:
+            return listed if len(listed) == len(offsets) else of_kind
+        self.dropped.append(DroppedRange(footer.offset, self.search.source.size, reason))
         return of_kind
 
     def _find_missing_dictionary_offsets(self, batch_messages: list[BatchMessage]) -> list[int]:
