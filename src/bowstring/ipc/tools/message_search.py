@@ -53,6 +53,8 @@ _MARKER_AND_LENGTH = re.compile(rb"\xff{4}[\x00-\xff]{3}[\x00-\x0f]", re.DOTALL)
 _MAX_PARSED_RATIO = 4
 # A small source is searched to its end, whatever is in it.
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
+# Each may claim to be long, if bytes before it were lost: the limit above is for the search.
+_MAX_FRAMING_TRIALS = 8
 _BUFFER_ALIGNMENT_BYTES = 8
 """Of every buffer in a body («RecordBatch message»); other readers reject bodies that are not aligned."""
 
@@ -63,7 +65,8 @@ _Candidate: TypeAlias = BatchMessage | SchemaMessage | EndOfStream
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class DroppedRange:
-    """Bytes `start` to `stop` of a source that were dropped, and the reason; `kind` and `rows` if known.
+    """Bytes `start` to `stop` of a source that were dropped, and the reason; `kind` and `rows` if known. The range is
+    empty if a message begins where the one before is not declared to end, and both are saved.
 
     >>> import io
     >>> sink = io.BytesIO()
@@ -127,22 +130,23 @@ class DecodedFooter:
         """The offsets of all messages."""
         return sorted((*self.batches, *self.dictionaries))
 
-    def to_expected_schema(self, stop: int, dropped_range: DroppedRange | None = None) -> ExpectedSchema:
-        """Return the footer's schema for messages from `stop` on."""
-        return ExpectedSchema(self.schema, self.version, self.ipc_schema, stop, dropped_range)
+    def to_expected_schema(self, start: int, stop: int, dropped_range: DroppedRange | None = None) -> ExpectedSchema:
+        """Return the footer's schema for messages after the one from `start` to `stop`."""
+        return ExpectedSchema(self.schema, self.version, self.ipc_schema, start, stop, dropped_range)
 
 
 @dataclass(frozen=True, slots=True)
 class ExpectedSchema:
     """The schema that messages are checked with, from the footer or the first schema message.
 
-    `stop` is the byte after the schema message, or its offset if it is damaged; `dropped_range` is the range
-    before it that was dropped, if any.
+    `start` is the offset of the schema message, and `stop` the byte after it, or its offset if it is damaged;
+    `dropped_range` is the range before it that was dropped, if any.
     """
 
     table: FlatTable
     version: int
     ipc_schema: IpcSchema
+    start: int
     stop: int
     dropped_range: DroppedRange | None = None
 
@@ -199,13 +203,17 @@ class CandidateReader(MessageWalk[BatchHeader | FlatTable]):
             raise LimitError(f"{format_location(location)}: too many invalid messages: search abandoned")
         return self._headers.read(raw, location)
 
-    def find_marker(self, offset: int) -> int:
-        """Return the offset of the next marker from `offset` on, the size of the source if there is none."""
+    def find_marker(self, offset: int, stop: int | None = None) -> int:
+        """Return the offset of the next marker from `offset` on that begins before `stop`, which is the size of the
+        source by default; `stop` if there is none.
+        """
+        size = self._source.size
+        stop = size if stop is None else stop
         # After the budget is spent, the rest counts as damaged: what was found is still recovered.
         if self.is_legacy_framing or self._remaining_bytes < 0:
-            return self._source.size
-        match = _MARKER_AND_LENGTH.search(self._content, offset)
-        return self._source.size if match is None else match.start()
+            return stop
+        match = _MARKER_AND_LENGTH.search(self._content, offset, min(stop + PREFIX_BYTES - 1, size))
+        return stop if match is None else match.start()
 
 
 class MessageSearch:
@@ -249,9 +257,10 @@ class MessageSearch:
         elif self.is_file and (unprefixed := self._candidates.read_schema_without_prefix(offset)) is not None:
             message = unprefixed  # Polars 2.1
         elif footer is not None:
+            self._detect_legacy_framing(footer)
             stop = self._find_schema_end(footer, offset)
             dropped_range = DroppedRange(0, stop, f"the schema message is damaged: {problem}")
-            return footer.to_expected_schema(stop, dropped_range)
+            return footer.to_expected_schema(stop, stop, dropped_range)
         else:
             offset, message = self._find_schema(offset, problem)
             self._candidates.is_legacy_framing = message.prefix_bytes == LEGACY_PREFIX_BYTES
@@ -260,11 +269,24 @@ class MessageSearch:
             return self._choose_schema(footer, offset, message)
         return _decode_schema_message(message, self.limits, dropped_range)
 
+    def _detect_legacy_framing(self, footer: DecodedFooter) -> None:
+        """Detect the framing by the messages that the footer lists, as the schema message can't be read."""
+        self.schema = footer.to_expected_schema(0, 0)
+        self._candidates.is_legacy_framing = True
+        found: list[_Candidate] = []
+        for offset in footer.sorted_offsets[:_MAX_FRAMING_TRIALS]:
+            with suppress(InvalidDataError):
+                found.append(self._read_valid_message(offset))
+        self._candidates.is_legacy_framing = any(
+            isinstance(message, BatchMessage) and self.source.read_at(message.start, len(CONTINUATION)) != CONTINUATION
+            for message in found
+        )
+
     def _find_schema_end(self, footer: DecodedFooter, start: int) -> int:
         """Return the end of the first schema message if no batch precedes it: bytes before it were lost or added. Else
         return `start`.
         """
-        self.schema = footer.to_expected_schema(start)
+        self.schema = footer.to_expected_schema(start, start)
         for _, candidate in self._find_candidates(start, self._read_valid_message):
             return candidate.stop if isinstance(candidate, Message) else start
         return start
@@ -281,7 +303,7 @@ class MessageSearch:
         """Return the footer's schema, or the schema of the message at `offset` if it fits more messages: then the
         footer is damaged.
         """
-        footer_schema = footer.to_expected_schema(message.stop)
+        footer_schema = footer.to_expected_schema(offset, message.stop)
         try:
             message_schema = _decode_schema_message(message, self.limits)
         except InvalidDataError as error:
@@ -321,7 +343,11 @@ class MessageSearch:
         """Yield the valid messages in the order of the bytes, and the ranges dropped between them."""
         # The next message should be at `offset`. If it is not, the body length before may be damaged: then the search
         # begins at `search_start`, the end of the buffers of that message.
-        offset, search_start, size = self.schema.stop, self.schema.stop, self.source.size
+        schema, size = self.schema, self.source.size
+        # A damaged length of metadata or a body may cover other messages, even up to where one begins.
+        offset = search_start = self._find_valid_batch(schema.start + 1, schema.stop)
+        if offset < schema.stop:
+            yield DroppedRange(offset, offset, "a message begins inside the metadata that the schema message declares")
         while offset < size:
             try:
                 candidate = self._read_valid_message(offset)
@@ -342,17 +368,23 @@ class MessageSearch:
                 offset = search_start = resumed
                 continue
             # A valid header does not prove its body: if bytes in it were lost, the message ends elsewhere.
-            damage = self._find_body_damage(candidate)
-            if damage is None:
-                yield candidate
-                offset, search_start = _compute_next_offset(candidate), _compute_next_offset_by_buffers(candidate)
-            else:
+            stop = _compute_next_offset(candidate)
+            inner_offset = self._find_valid_batch(candidate.body_offset + _compute_end_of_buffers(candidate), stop)
+            damage = self._find_body_damage(candidate, has_inner_message=inner_offset < stop)
+            if damage is not None:
                 yield damage
                 offset = search_start = damage.stop
+                continue
+            yield candidate
+            offset, search_start = stop, _compute_next_offset_by_buffers(candidate)
+            if inner_offset < stop:
+                reason = "a message begins inside the body that the one before declares"
+                yield DroppedRange(inner_offset, inner_offset, reason)
+                offset = search_start = inner_offset
 
-    def _find_body_damage(self, message: BatchMessage) -> DroppedRange | None:
-        """Return the range to drop if bytes of a message's body were lost or added and no message follows it directly,
-        else None.
+    def _find_body_damage(self, message: BatchMessage, *, has_inner_message: bool) -> DroppedRange | None:
+        """Return the range to drop if another message begins in a message's metadata, or if bytes of its body were lost
+        or added and no message follows it directly, else None. `has_inner_message` if one begins after its buffers.
         """
         size, stop, buffers_end = (
             self.source.size,
@@ -360,12 +392,19 @@ class MessageSearch:
             _compute_next_offset_by_buffers(message),
         )
         kind, rows = _get_kind_and_rows(message)
+        # Values are not searched, as they may contain messages; in the legacy framing, only the footer's offsets are.
+        search_end = message.body_offset
+        if self._candidates.is_legacy_framing:
+            search_end += _compute_end_of_buffers(message)
+        next_offset = self._find_valid_batch(message.start + 1, search_end)
+        if next_offset < search_end:
+            return DroppedRange(message.start, next_offset, "the next message begins inside it", kind, rows)
         if (
             stop >= size
             or self._candidates.is_legacy_framing
             or (self.footer is not None and stop >= self.footer.offset)
         ):
-            if CONTINUATION in _read_body_padding(message, self.source):
+            if not has_inner_message and CONTINUATION in _read_body_padding(message, self.source):
                 return DroppedRange(
                     message.start, stop, "bytes are missing: the end marker is inside its body", kind, rows
                 )
@@ -446,17 +485,20 @@ class MessageSearch:
         problem = problem.removeprefix(f"{source.name}: ").removeprefix(f"message at byte {offset}: ")
         return DroppedRange(offset, max(next_offset, offset), problem, kind, rows), next_offset
 
-    def _find_valid_batch(self, start: int) -> int:
-        """Return the offset of the first valid batch at or after `start`, or the size of the source."""
-        size, offset = self.source.size, start
-        while offset < size:
-            candidate_offset = self._candidates.find_marker(offset)
+    def _find_valid_batch(self, start: int, stop: int | None = None) -> int:
+        """Return the offset of the first valid batch from `start` to `stop`, which is the size of the source by
+        default; `stop` if there is none.
+        """
+        offset = start
+        stop = self.source.size if stop is None else stop
+        while offset < stop:
+            candidate_offset = self._candidates.find_marker(offset, stop)
             # The footer's offsets are tried as well as markers: the legacy framing has none, and a damaged marker may
             # be followed by an intact message.
             index = bisect_left(self._footer_offsets, offset)
             if index < len(self._footer_offsets):
                 candidate_offset = min(candidate_offset, self._footer_offsets[index])
-            if candidate_offset >= size:
+            if candidate_offset >= stop:
                 break
             try:
                 candidate = self._read_valid_message(candidate_offset)
@@ -467,7 +509,7 @@ class MessageSearch:
                 )
             except InvalidDataError:
                 offset = candidate_offset + 1
-        return size
+        return stop
 
     def _skip_embedded_stream(self, schema: SchemaMessage) -> int:
         """Return the end of the embedded stream that begins with `schema`."""
@@ -522,7 +564,7 @@ def _decode_schema_message(
     ipc_schema = get_ipc_schema(table, limits)
     _check_all_fields(ipc_schema)
     version = table.flatbuffer.get_root_table("Message")["version"]
-    return ExpectedSchema(table, version, ipc_schema, message.stop, dropped_range)
+    return ExpectedSchema(table, version, ipc_schema, message.offset, message.stop, dropped_range)
 
 
 def _check_all_fields(ipc_schema: IpcSchema) -> None:
