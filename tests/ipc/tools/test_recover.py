@@ -337,6 +337,16 @@ def test_messages_that_a_footer_does_not_list_are_saved_and_reported(
 # Damaged columns
 
 
+def test_a_damaged_column_without_a_null_drops_its_batch() -> None:
+    union = bs.Array.from_buffers(bs.dense_union([]), 2, [bytes(2), bytes(8)])
+    rows = bs.record_batch({"n": [1, 2], "u": union})
+    report, saved = recover(as_file(rows, rows.slice(0, 0)))
+    assert [batch.num_rows for batch in saved] == [0]
+    assert [dropped.reason for dropped in report.dropped] == [
+        "column 'u': type_ids[0] = 0 is not one of the type's ids ()"
+    ]
+
+
 def damage(raw: bytes, column: bytes) -> bytes:
     """Return the data with the second occurrence of these bytes replaced by some that are not text."""
     at = raw.index(column, raw.index(column) + 1)

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from bowstring.arrays.array import Array
 from bowstring.display.objects import report_to_html
-from bowstring.errors import InvalidArgumentError, InvalidDataError
+from bowstring.errors import InvalidArgumentError, InvalidDataError, TypeMismatchError
 from bowstring.io.range_source import RangeSource
 from bowstring.io.sinks import open_sink, reject_same_file
 from bowstring.io.sources import download, ensure_random_access, open_source
@@ -268,13 +268,14 @@ class _MessageSelector:
         for message in batches:
             try:
                 reasons = self._find_damaged_columns(message, lookup)
-                if reasons:
-                    index, reason = next(iter(reasons.items()))
-                    if not self._may_replace(message, reasons):
-                        raise InvalidDataError(f"column {names[index]!r}: {reason}")
-                    yield self._replace_columns(message, lookup, reasons)
-                else:
+                if not reasons:
                     yield message
+                    continue
+                repaired = self._replace_columns(message, lookup, reasons)
+                if repaired is None:
+                    index, reason = next(iter(reasons.items()))
+                    raise InvalidDataError(f"column {names[index]!r}: {reason}")
+                yield repaired
             except InvalidDataError as error:
                 self.drop(message, str(error))
 
@@ -310,11 +311,16 @@ class _MessageSelector:
 
     def _replace_columns(
         self, message: BatchMessage, lookup: DictionaryLookup, reasons: dict[int, str]
-    ) -> _RepairedBatch:
-        """Return the batch with null in place of some columns."""
+    ) -> _RepairedBatch | None:
+        """Return the batch with null in place of some columns; None if it has to be dropped."""
+        if not self._may_replace(message, reasons):
+            return None
         header, positions, columns = message.header, self._get_positions(message), self._create_columns(message, lookup)
         check_expanded_values(header.length * len(reasons), 8 * header.body_bytes)
-        nulls = {index: positions[index].layout.nulls(header.length) for index in reasons}
+        try:
+            nulls = {index: positions[index].layout.nulls(header.length) for index in reasons}
+        except TypeMismatchError:  # such as a union without types: it has no null
+            return None
         return _RepairedBatch(message, encode_with_replacements(columns, nulls, message.location), reasons)
 
     def _get_positions(self, message: BatchMessage) -> BatchColumnPositions:
