@@ -59,7 +59,7 @@ def _compress_zstd(rng: random.Random, content: bytes) -> bytes:
     )
     if rng.random() < 0.5:
         return create_compressor.compress(content)
-    stream = create_compressor.compressobj()
+    stream = create_compressor.compressobj(size=len(content))  # a window of this size, not of 8 MiB and more
     middle = len(content) // 2
     first = stream.compress(content[:middle]) + stream.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
     return first + stream.compress(content[middle:]) + stream.flush()
