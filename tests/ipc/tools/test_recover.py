@@ -292,6 +292,20 @@ def test_legacy_framing_is_recovered_up_to_the_damage_or_by_the_footer() -> None
 
 
 @pytest.mark.parametrize("is_legacy_framing", [False, True])
+@pytest.mark.parametrize("make", [as_file, as_stream])
+def test_a_batch_whose_values_were_shifted_is_dropped(make: Callable[..., bytes], is_legacy_framing: bool) -> None:
+    batches = [bs.record_batch({"n": [index, 10 + index, 20 + index]}) for index in range(1, 4)]
+    raw = make(*batches, options=bs.ipc.IpcWriteOptions(is_legacy_framing=is_legacy_framing))
+    at = raw.index((12).to_bytes(8, "little"))
+    # Without a marker, the next message is not found where fewer bytes precede it.
+    for shifted in (raw[:at] + bytes(8) + raw[at:], *([] if is_legacy_framing else [raw[: at - 8] + raw[at:]])):
+        report, saved = recover(shifted)
+        assert not report.is_intact
+        assert all(any(rows.equals(each) for each in batches) for rows in saved)
+        assert saved[0].equals(batches[0])
+
+
+@pytest.mark.parametrize("is_legacy_framing", [False, True])
 @pytest.mark.parametrize("lost", [{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}])
 def test_a_length_that_becomes_zero_is_no_end_of_a_file(lost: set[int], is_legacy_framing: bool) -> None:
     batches = [batch("int", "text").slice(0, num_rows) for num_rows in (1, 2, 3)]

@@ -399,11 +399,7 @@ class MessageSearch:
         next_offset = self._find_valid_batch(message.start + 1, search_end)
         if next_offset < search_end:
             return DroppedRange(message.start, next_offset, "the next message begins inside it", kind, rows)
-        if (
-            stop >= size
-            or self._candidates.is_legacy_framing
-            or (self.footer is not None and stop >= self.footer.offset)
-        ):
+        if stop >= size or (self.footer is not None and stop >= self.footer.offset):
             if not has_inner_message and CONTINUATION in _read_body_padding(message, self.source):
                 return DroppedRange(
                     message.start, stop, "bytes are missing: the end marker is inside its body", kind, rows
@@ -433,7 +429,13 @@ class MessageSearch:
         if stop >= size or (self.footer is not None and stop == self.footer.offset):
             return True
         if self._candidates.is_legacy_framing:  # the footer's offsets prove nothing: they are those before the damage
-            return self._is_valid_message(stop)
+            try:
+                following = self._read_valid_message(stop)
+            except InvalidDataError:
+                return False
+            # An end marker is zeros, as padding is, so it counts at the end only.
+            end = size if self.footer is None else self.footer.offset
+            return isinstance(following, BatchMessage) or end - stop <= PREFIX_BYTES
         return CONTINUATION.startswith(self.source.read_at(stop, min(4, size - stop)))
 
     def _find_batch_after_end(self, offset: int) -> int | None:
