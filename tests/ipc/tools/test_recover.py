@@ -17,6 +17,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from bowstring.inspection.validation import Validator
 from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
 from tests.ipc.samples import as_file, as_stream, batch, dictionary_batch
@@ -346,6 +347,34 @@ def test_messages_that_a_footer_does_not_list_are_saved_and_reported(
     assert report.is_intact == is_intact
     order = listed if kind == "recordBatches" and is_intact else range(3)
     assert [rows.to_pydict() for rows in saved] == [batches[index].to_pydict() for index in order]
+
+
+@pytest.mark.parametrize("kind", ["dictionaries", "recordBatches"])
+@pytest.mark.parametrize(
+    ("field", "change", "is_intact"),
+    [
+        ("metaDataLength", -8, False),
+        ("bodyLength", -64, False),
+        ("bodyLength", 1 << 20, False),
+        ("bodyLength", 8, True),
+    ],
+)
+def test_wrong_lengths_in_a_footer_are_reported_if_readers_reject_them(
+    kind: str, field: str, change: int, is_intact: bool
+) -> None:
+    rows = bs.record_batch({"word": bs.array(["a", "b", "a"]).dictionary_encode()})
+    stream = parse_stream(as_file(rows))
+    assert stream is not None
+
+    def edit(blocks: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        blocks[field] += change
+        return blocks
+
+    stream.block_edits[kind] = edit
+    raw = stream.encode()
+    report, saved = recover(raw)
+    assert saved[0].equals(rows)
+    assert report.is_intact == is_intact == (not list(Validator(raw).faults()))
 
 
 # Damaged columns

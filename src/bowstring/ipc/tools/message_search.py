@@ -96,6 +96,8 @@ class DecodedFooter:
     version: int
     batches: list[int]
     dictionaries: list[int]
+    block_lengths: dict[int, tuple[int, int]]
+    """The length of metadata and body of each block, by its offset."""
     pairs: Metadata
 
     @classmethod
@@ -117,6 +119,10 @@ class DecodedFooter:
             table["version"],
             batches["offset"].tolist(),
             dictionaries["offset"].tolist(),
+            {
+                offset: (metadata_bytes, body_bytes)
+                for offset, metadata_bytes, _, body_bytes in (*dictionaries.tolist(), *batches.tolist())
+            },
             pairs,
         )
 
@@ -129,6 +135,15 @@ class DecodedFooter:
     def sorted_offsets(self) -> list[int]:
         """The offsets of all messages."""
         return sorted((*self.batches, *self.dictionaries))
+
+    def has_valid_block(self, message: BatchMessage) -> bool:
+        """Whether the block of a message has all of its bytes and ends before the footer, as readers of files check."""
+        metadata_bytes, body_bytes = self.block_lengths[message.start]
+        return (
+            message.metadata_bytes <= metadata_bytes
+            and message.header.body_bytes <= body_bytes
+            and message.start + metadata_bytes + body_bytes <= self.offset
+        )
 
     def to_expected_schema(self, start: int, stop: int, dropped_range: DroppedRange | None = None) -> ExpectedSchema:
         """Return the footer's schema for messages after the one from `start` to `stop`."""

@@ -429,6 +429,8 @@ class _FileSelector(_MessageSelector):
             reason = f"the footer lists a {kind} more than once: duplicates are ignored"
         elif len(listed) < len(of_kind):  # also if bytes before them were lost or added
             reason = f"the footer lists {len(listed)} of the {len(of_kind)} messages of type {kind} that were found"
+        elif not all(map(footer.has_valid_block, listed)):
+            reason = f"the footer lists a {kind} with other lengths than it has"
         else:
             return listed if len(listed) == len(offsets) else of_kind
         self.dropped.append(DroppedRange(footer.offset, self.search.source.size, reason))
