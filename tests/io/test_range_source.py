@@ -33,6 +33,7 @@ from bowstring.io.range_source import RangeSource
 from bowstring.ipc.api import open_any
 from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring_testing import strategies
+from fuzz.editable_stream import parse_stream
 from tests.ipc import samples
 from tests.ipc.remote_stores import CountingFile, Site, SlowFileSystem, serve_files
 
@@ -199,6 +200,21 @@ def no_edges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bowstring.ipc.remote_file._MAX_WHOLE_HEADER_BYTES", 64)
     monkeypatch.setattr("bowstring.ipc.remote_file._SMALL_BODY_BYTES", 64)
     monkeypatch.setattr(range_source, "MAX_GAP_BYTES", 0)
+
+
+@pytest.mark.usefixtures("no_edges")
+def test_a_header_that_is_fetched_in_part_has_the_length_of_its_block() -> None:
+    stream = parse_stream(samples.as_file(bs.record_batch({"n": range(40), "m": range(40)})))
+    assert stream is not None
+
+    def edit(blocks: Any) -> Any:
+        blocks = blocks.copy()
+        blocks["metaDataLength"] += 8
+        return blocks
+
+    stream.block_edits = {"recordBatches": edit}
+    with pytest.raises(errors.InvalidDataError, match="as in the footer"):
+        open_counting_file(stream.encode()).column("n")
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])

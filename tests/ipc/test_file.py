@@ -317,7 +317,7 @@ def test_metadata_of_a_footer_can_be_read_any_number_of_times() -> None:
     [
         ("offset", -8, r"record batch 0: expected a block before byte \d+, found \d+ \+ \d+ bytes at byte -8"),
         ("metaDataLength", 4, "record batch 0: expected a block before byte"),
-        ("metaDataLength", 16, "record batch 0 at byte .*: expected a metadata length of up to 8, found"),
+        ("metaDataLength", 16, "record batch 0 at byte .*: expected a metadata length of 8, as in the footer, found"),
         ("metaDataLength", 1 << 30, "record batch 0: 1073741824 bytes of metadata exceed the limit"),
         ("bodyLength", -1, "record batch 0: expected a block before byte"),
         ("bodyLength", 1 << 40, "record batch 0: expected a block before byte"),
@@ -334,3 +334,28 @@ def test_a_block_outside_the_file_or_smaller_than_its_metadata_is_an_error(name:
     stream.block_edits = {"recordBatches": edit}
     with pytest.raises(bs.errors.InvalidDataError, match=problem):
         bs.open_file(stream.encode()).get_batch(0)
+
+
+@pytest.mark.parametrize("open_source", [bytes, CountingFile])
+@pytest.mark.parametrize("difference", [-8, 8, 64])
+def test_a_block_whose_metadata_has_another_length_than_its_message_is_an_error(
+    difference: int, open_source: Callable[[bytes], Any]
+) -> None:
+    """The body would begin elsewhere, with other values."""
+
+    def edit(blocks: Any) -> Any:
+        blocks = blocks.copy()
+        blocks["metaDataLength"][0] += difference
+        return blocks
+
+    stream = parse_stream(as_file(*[bs.record_batch({"n": range(40)})] * 2))
+    assert stream is not None
+    stream.block_edits = {"recordBatches": edit}
+    reader = bs.open_file(open_source(stream.encode()))
+    assert reader[1]["n"].to_pylist() == list(range(40))
+    with pytest.raises(
+        errors.InvalidDataError, match=r"expected a metadata length of \d+, as in the footer, found \d+"
+    ):
+        reader.get_batch(0)
+    with pytest.raises(errors.InvalidDataError, match="as in the footer"):
+        reader.read_all()

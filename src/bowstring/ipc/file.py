@@ -35,6 +35,7 @@ from bowstring.ipc.message import (
     MessageReader,
     get_prefix_size,
     metadata_limit_error,
+    parse_prefix,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.field import DictionaryDeclaration, read_custom_metadata
@@ -143,12 +144,13 @@ class FileMessages:
 
     def _parse_header(self, raw: Any, block: Block, kind: str, index: int) -> BatchHeader | FlatTable:
         """Parse the metadata of a valid block, of which only the needed bytes are read."""
-        prefix_bytes = get_prefix_size(raw[:4])
-        size_bytes = int.from_bytes(raw[prefix_bytes - 4 : prefix_bytes], "little", signed=True)
-        if not 0 < size_bytes <= block[1] - prefix_bytes:
+        prefix_bytes, size_bytes = parse_prefix(raw[:PREFIX_BYTES])
+        # The body begins after the metadata. If one of the two lengths is damaged, which one is unknown, and the values
+        # after the wrong one could be valid.
+        if size_bytes != block[1] - prefix_bytes:
             raise InvalidDataError(
-                f"{self._describe(block, kind, index)}: expected a metadata length of up to "
-                f"{block[1] - prefix_bytes}, found {size_bytes}"
+                f"{self._describe(block, kind, index)}: expected a metadata length of {block[1] - prefix_bytes}, as in "
+                f"the footer, found {size_bytes}"
             )
         return self.headers.parse(raw, prefix_bytes, (KIND_LABELS[kind], index))
 

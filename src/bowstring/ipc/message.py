@@ -246,14 +246,19 @@ def get_prefix_size(first_bytes: bytes | memoryview) -> int:
     return PREFIX_BYTES if first_bytes[:4] == CONTINUATION else LEGACY_PREFIX_BYTES
 
 
+def parse_prefix(first_bytes: bytes | memoryview) -> tuple[int, int]:
+    """The size in bytes of the prefix of a message that starts with these 8 bytes, and of the metadata after it."""
+    prefix_bytes = get_prefix_size(first_bytes)
+    return prefix_bytes, _LENGTH.unpack_from(first_bytes, prefix_bytes - 4)[0]
+
+
 def parse_first_message_prefix(start: bytes, available_bytes: int) -> tuple[int, int]:
     """The sizes in bytes of the metadata and the prefix of the first message of a file; zeros if it is not valid or not
     within `available_bytes`. `start` are the bytes after the magic. Readers do not need this message.
     """
     if len(start) < PREFIX_BYTES or not is_stream_start(start):
         return 0, 0
-    prefix_bytes = get_prefix_size(start)
-    size_bytes = _LENGTH.unpack_from(start, prefix_bytes - 4)[0]
+    prefix_bytes, size_bytes = parse_prefix(start)
     return (size_bytes, prefix_bytes) if 0 <= size_bytes <= available_bytes - prefix_bytes else (0, 0)
 
 

@@ -33,8 +33,8 @@ from bowstring.ipc.message import (
     Block,
     Message,
     check_body_limit,
-    get_prefix_size,
     is_file_start,
+    parse_prefix,
 )
 from bowstring.ipc.metadata import header as headers
 from bowstring.ipc.metadata.header import BatchHeader
@@ -183,7 +183,9 @@ class RemoteFileMessages(FileMessages):
         if preview is None:
             return
         start = preview.to_bytes()
-        flatbuffer_offset = get_prefix_size(start)
+        flatbuffer_offset, metadata_bytes = parse_prefix(start)
+        if flatbuffer_offset + metadata_bytes != size_bytes:  # an error when the header is read
+            return
         # Zeros in place of what was not fetched: only positions are needed, and the lengths of vectors follow from the
         # schema.
         draft = bytearray(start + bytes(size_bytes - preview_bytes))
