@@ -17,7 +17,9 @@ import bowstring as bs
 from bowstring.cli.main import main
 from bowstring.inspection import validation
 from bowstring.layouts.registry import layout_of
+from fuzz.editable_stream import parse_stream
 from tests.cli.command_line import run_command, run_with_pipe, write
+from tests.ipc.samples import as_file
 
 TABLE = pa.concat_tables([pa.table({"text": ["ab", "cd", "ef"], "n": [1, 2, 3], "more": ["xx", "yy", "zz"]})] * 3)
 OFFSETS = struct.pack("<4i", 0, 2, 4, 6)
@@ -253,3 +255,28 @@ def test_validation_continues_after_a_batch_that_does_not_match_the_schema(
     assert main(["validate", "--json", str(tmp_path / "x.arrows")]) == 1
     faults = json.loads(capsys.readouterr().out)["faults"]
     assert [(fault["record_batch"], fault["column_name"]) for fault in faults] == [(1, None), (2, "a")]
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed", "unlisted"),
+    [
+        ("recordBatches", [], [1, 2, 3]),
+        ("recordBatches", [1], [1, 3]),
+        ("recordBatches", [0, 0, 2], [2]),
+        ("recordBatches", [2, 0, 1], []),
+        ("dictionaries", [], [0]),
+    ],
+)
+def test_messages_that_the_footer_does_not_list_are_errors(kind: str, listed: list[int], unlisted: list[int]) -> None:
+    words = bs.record_batch({"word": bs.array(["a", "b", "a"]).dictionary_encode()})
+    data = as_file(*(words.slice(index, 1) for index in range(3)))
+    reader = bs.open_file(data)
+    offsets = [int(block["offset"]) for block in (*reader.dictionary_blocks, *reader.blocks)]
+    stream = parse_stream(data)
+    assert stream is not None
+    stream.block_edits[kind] = lambda blocks: blocks[listed]
+    messages = [fault.message for fault in validation.Validator(stream.encode()).faults()]
+    names = ["dictionary batch", *["record batch"] * 3]
+    expected = [f"footer: the {names[index]} at byte {offsets[index]} is not listed" for index in unlisted]
+    assert [message for message in messages if "listed" in message] == expected
+    assert bool(messages) == bool(unlisted)

@@ -12,16 +12,16 @@ from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidDataError, add_location, prefix_errors
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import StreamDictionaries, get_dictionary_declaration
-from bowstring.ipc.file import FileReader
+from bowstring.ipc.file import KIND_LABELS, FileReader
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import FILE_START
+from bowstring.ipc.message import FILE_START, EndOfStream
 from bowstring.ipc.metadata.field import DictionaryDeclaration
-from bowstring.ipc.metadata.header import RECORD_BATCH, check_metadata_version
+from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import ColumnSelection, IpcSchema
 from bowstring.ipc.record_batch.reader import DictionaryLookup, create_batch
-from bowstring.ipc.tools.scan import FileScan, StreamScan
+from bowstring.ipc.tools.scan import FileScan, MessageWalk, StreamScan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.validation import find_faults
@@ -67,9 +67,9 @@ class Validator:
 
     `source` is anything that `inspect` accepts. With `full` all values are checked, else only the structure.
     Nested columns are checked down to their leaves; for each array the first invalid value is reported. A dictionary
-    is reported once: in a file before all batches, in a stream at its first use, or at the end if it is not used. The
-    statistics in a footer are compared with the batches. In a stream nothing is read after broken framing. A file whose
-    footer can't be read is validated as a stream, too.
+    is reported once: in a file before all batches, in a stream at its first use, or at the end if it is not used.
+    Messages that a footer does not list are errors, and its statistics are compared with the batches. In a stream
+    nothing is read after broken framing. A file whose footer can't be read is validated as a stream, too.
 
     `faults` does not raise for malformed data, but raises `NotFoundError`, `ResourceError` and so on.
     `report_progress(done, total)` is called before the first batch of a file and after each batch; `total` is None for
@@ -130,6 +130,7 @@ class Validator:
         self._call_report_progress(reader.num_record_batches)
         yield from self._find_footer_faults(reader)
         yield from self._find_schema_message_faults(reader)
+        yield from self._find_unlisted_messages(reader)
         try:
             dictionaries = list(reader.ipc_schema.dictionaries_by_id.values())
             for header, _body, location in reader.read_dictionary_messages():
@@ -188,6 +189,31 @@ class Validator:
             )
             problem = f"schema message: expected {in_footer}, as in the footer, found {in_message}"
             yield _create_fault(InvalidDataError(problem))
+
+    def _find_unlisted_messages(self, reader: FileReader) -> Iterator[Fault]:
+        """Look for dictionary and record batches between the messages that the footer lists: readers skip them."""
+        messages, footer = reader.messages, reader.messages.footer
+        walk = MessageWalk(messages.source, self._limits, HeaderReader(self._limits).read)
+        blocks = [
+            footer.get_block(block_list, i)
+            for block_list in messages.block_lists.values()
+            for i in range(block_list.count)
+        ]
+        stop = len(FILE_START)
+        for block in sorted([*filter(messages.is_valid_block, blocks), (footer.offset, 0, 0)]):
+            # A message begins at a multiple of 8; an end marker, other bytes or nothing is no message.
+            while (offset := stop + -stop % 8) < block[0]:
+                try:
+                    message = walk.read(offset, block[0])
+                except InvalidDataError:
+                    break
+                if isinstance(message, EndOfStream) or message.stop > block[0]:
+                    break
+                if isinstance(message.header, BatchHeader):
+                    kind = KIND_LABELS[message.header.template.kind]
+                    yield _create_fault(InvalidDataError(f"footer: the {kind} at byte {offset} is not listed"))
+                stop = message.stop
+            stop = max(stop, sum(block))
 
     def _find_stream_faults(self, scan: StreamScan) -> Iterator[Fault]:
         validation, ipc_schema, dictionaries = self.validation, scan.ipc_schema, StreamDictionaries()
