@@ -149,6 +149,16 @@ def test_numbers_between_the_values_of_a_type_compare_exactly(type_: str) -> Non
         assert len(matches(table, ("a", symbol, -math.inf))) == (3 - count if symbol not in ("==", "!=") else count)
 
 
+@pytest.mark.parametrize("type_", ["float16", "float32", "float64"])
+def test_floats_compare_with_numbers_that_no_float_can_hold(type_: str) -> None:
+    table = column([-math.inf, 1.5, math.inf], type_)
+    for number in (10**400, Fraction(10**400)):
+        assert matches(table, ("a", "<", number)) == [-math.inf, 1.5]
+        assert matches(table, ("a", ">=", -number)) == [1.5, math.inf]
+        assert matches(table, ("a", "in", [number, -number])) == []
+    assert matches(table, ("a", "<", Decimal("sNaN"))) == []
+
+
 @given(data=st.data(), symbol=st.sampled_from(sorted(COMPARISONS)))
 def test_times_finer_than_the_columns_unit_compare_exactly(data: st.DataObject, symbol: str) -> None:
     unit = data.draw(strategies.units)

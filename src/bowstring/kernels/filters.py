@@ -255,7 +255,9 @@ def _find_float(type_: t.FloatingPoint, number: float | Decimal | Fraction) -> _
     try:
         rounded = float(number)
     except OverflowError:  # an integer or a fraction
-        rounded = math.copysign(math.inf, number)
+        rounded = math.inf if number > 0 else -math.inf
+    except ValueError:  # a decimal that is a signaling NaN
+        rounded = math.nan
     with np.errstate(over="ignore"):
         slot = layout.dtype.type(rounded)
     try:
