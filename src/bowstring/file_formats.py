@@ -803,12 +803,27 @@ def _parse_json(
     # pyarrow reads NaN and infinities without quotes.
     special = re.compile(rb'((?:%s)[ \t]*:[ \t]*)"(NaN|-?Infinity)"' % "|".join(map(re.escape, floats)).encode())
 
-    def parse(block: bytes, schema: Any) -> Any:
+    def parse_with_types(block: bytes, schema: Any) -> Any:
         return pj.read_json(
             pa.BufferReader(special.sub(rb"\1\2", block) if floats else block),
             pj.ReadOptions(use_threads=False, block_size=max(len(block), _HEAD_BYTES)),
             pj.ParseOptions(schema, unexpected_field_behavior="infer" if is_first else "error"),
         )
+
+    def parse(block: bytes, schema: Any) -> Any:
+        table = parse_with_types(block, schema)
+        try:
+            table.validate(full=True)
+        except pa.ArrowInvalid:
+            # pyarrow loses nulls of lists whose type it does not know yet, as of `[null, 1]`: apache/arrow#51305.
+            types = pa.schema([each.with_type(_replace_null_type(each.type)) for each in table.schema])
+            pairs = zip(parse_with_types(block, types).columns, table.schema, strict=True)
+            columns = [
+                column if column.type == each.type else pa.array(column.to_pylist(), each.type)
+                for column, each in pairs
+            ]
+            table = pa.table(columns, schema=table.schema)
+        return table
 
     is_first, number = True, 1
     first_lines, num_joined, table = _Lines(), 0, None
@@ -847,6 +862,16 @@ def _has_null_type(type: Any) -> bool:
     """Whether values of a type, or in its lists and structs, are only nulls."""
     pa = import_pyarrow()
     return bool(type == pa.null()) or any(_has_null_type(type.field(index).type) for index in range(type.num_fields))
+
+
+def _replace_null_type(type: Any) -> Any:
+    """Return the type with another one for values, or elements of lists and structs, that are only nulls."""
+    pa = import_pyarrow()
+    if pa.types.is_list(type):
+        return pa.list_(_replace_null_type(type.value_type))
+    if pa.types.is_struct(type):
+        return pa.struct([each.with_type(_replace_null_type(each.type)) for each in type])
+    return pa.bool_() if pa.types.is_null(type) else type
 
 
 def _drop_invalid_lines(

@@ -62,6 +62,23 @@ def test_objects_without_a_key_are_rows(tmp_path: Path) -> None:
     assert convert_text(tmp_path / "x.json", "[{}, {}]").num_rows == 2
 
 
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([[None, 1], [2]], "list<item: int64>"),
+        ([[None, None], None], "list<item: null>"),
+        (
+            [[{"x": [None, None, 1.5], "y": [None, None]}]],
+            "list<item: struct<x: list<item: double>, y: list<item: null>>>",
+        ),
+    ],
+    ids=str,
+)
+def test_lists_may_start_with_nulls(tmp_path: Path, values: list[Any], type_: str) -> None:
+    table = convert_text(tmp_path / "x.jsonl", "".join(json.dumps({"a": value}) + "\n" for value in values))
+    assert (str(table["a"].type), table["a"].to_pylist()) == (type_, values)
+
+
 @pytest.mark.parametrize("text", ["", "\n\n", "[]", " [ ] \n"])
 def test_without_objects_a_table_has_no_rows(tmp_path: Path, text: str) -> None:
     assert convert_text(tmp_path / "x.json", text).shape == (0, 0)
