@@ -57,6 +57,7 @@ def test_the_folder_of_any_string_can_be_created_and_read(tmp_path: Path) -> Non
         (["1", "9223372036854775808"], "decimal(19,0)"),
         (["3000000000", "1e19"], "decimal(20,0)"),
         (["1e400"], "double"),
+        (["1e10000000000000000000"], "double"),
         (["9" * 5000], "double"),
         (["1", "1.5"], "double"),
         (["1.5", "3000000000"], "string"),

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import tzinfo
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache, reduce
 from typing import TYPE_CHECKING, Any
 
@@ -129,10 +129,11 @@ def _infer_type(text: str, zone: tzinfo) -> Any:
         if _parse_integer(text, type(data_type).__name__) is not None:
             return data_type
     if _DECIMAL.fullmatch(text):
-        digits = Decimal(text).as_tuple()
-        exponent = int(digits.exponent)
-        if exponent >= 0 and len(digits.digits) + exponent <= SPARK_MAX_DIGITS:
-            return spark.DecimalType(len(digits.digits) + exponent, 0)
+        with suppress(InvalidOperation):  # an exponent that neither Python's decimals can have nor Java's
+            digits = Decimal(text).as_tuple()
+            exponent = int(digits.exponent)
+            if exponent >= 0 and len(digits.digits) + exponent <= SPARK_MAX_DIGITS:
+                return spark.DecimalType(len(digits.digits) + exponent, 0)
     if _DOUBLE.fullmatch(text):
         return spark.DoubleType()
     if _TIMESTAMP.fullmatch(unescape(text)) and parse_timestamp(unescape(text), zone):
