@@ -213,6 +213,19 @@ def test_the_driver_plans_only_batches_that_may_match(tmp_path: Path) -> None:
     assert plan("[('id', '>', 100)]") == []
 
 
+def test_statistics_of_columns_that_partition_folders_replace_are_not_used(tmp_path: Path) -> None:
+    (tmp_path / "id=7").mkdir()
+    write_with_invalid_batches(tmp_path / "id=7" / "a.arrow", {})
+    schema = StructType().add("id", LongType()).add("s", StringType())
+    planner = ReadPlanner({"path": str(tmp_path), "filters": "[('id', '==', 7), ('s', '>', 'secret-4')]"})
+    reader = planner.reader(schema)
+    (task,) = reader.plan()
+    assert [(each.start, each.stop) for each in task.ranges] == [(5, 10)]
+    ranges = (BatchRange(tmp_path / "id=7" / "a.arrow", 0, 10, ("id",), (("id", 7),)),)
+    for each in (task.ranges, ranges):
+        assert [batch.column("id").to_pylist() for batch in reader.read(each)] == [[7] * 10] * 5
+
+
 def test_data_sets_and_columns_of_other_types_are_filtered(spark: SparkSession, tmp_path: Path) -> None:
     write_with_invalid_batches(tmp_path / "a.arrow", {})
     filters = [("id", ">", 96), ("id", "!=", 98)]
@@ -292,7 +305,7 @@ def test_statistics_of_values_that_are_converted_are_not_used(tmp_path: Path) ->
             ("[('a', '>', 5), ('t', 'is null')]", False, False),
             ("[[('a', '>', 5)], [('t', 'is null')]]", False, True),
         ):
-            mask = RowFilters.parse(text, SCHEMA, truncate_times=truncate_times).find_batches(reader)
+            mask = RowFilters.parse(text, SCHEMA, truncate_times=truncate_times).find_batches(reader, SCHEMA.names)
             assert (mask is None or mask.tolist() == [True]) is may_match, text
 
 
@@ -310,7 +323,7 @@ def test_a_value_that_the_type_of_a_file_can_not_have_leaves_the_statistics_of_o
             ("[[('id', '==', 1)], [('code', '!=', b'long')]]", None),
             ("[('code', '!=', b'long')]", None),
         ):
-            mask = RowFilters.parse(text, spark_schema).find_batches(reader)
+            mask = RowFilters.parse(text, spark_schema).find_batches(reader, spark_schema.names)
             assert (None if mask is None else mask.tolist()) == expected, text
 
 

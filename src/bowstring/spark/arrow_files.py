@@ -136,12 +136,15 @@ class _DictionaryEncoder:
 
 
 def describe_file(
-    path: FolderPath, filters: RowFilters | None = None, cost_shares: dict[Schema, float] | None = None
+    path: FolderPath,
+    filters: RowFilters | None = None,
+    column_names: Collection[str] = (),
+    cost_shares: dict[Schema, float] | None = None,
 ) -> FileDescription:
     """The Spark schema of a file or stream, and how long a file's batches are; reads its footer or first message.
 
-    With filters, also the batches that may have matching rows, and how long the columns of the filters' schema take.
-    That is the same for all files of an Arrow schema, and taken from `cost_shares` or added to it, because reading the
+    With filters, also the batches that may have matching rows, and how long the columns take that are read. That is the
+    same for all files of an Arrow schema, and taken from `cost_shares` or added to it, because reading the
     header of a batch is another request to a store. Columns without a counterpart in Spark have an `UnsupportedType`.
 
     Raises:
@@ -155,10 +158,10 @@ def describe_file(
         batch_lengths_bytes = tuple(int(length) for length in reader.blocks["bodyLength"])
         if filters is None:
             return FileDescription(schema, batch_lengths_bytes)
-        mask = filters.find_batches(reader)
+        mask = filters.find_batches(reader, column_names)
         cost_shares = {} if cost_shares is None else cost_shares
         if reader.schema not in cost_shares:
-            cost_shares[reader.schema] = _estimate_cost_share(reader, filters.schema.names)
+            cost_shares[reader.schema] = _estimate_cost_share(reader, column_names)
         may_match = None if mask is None else tuple(mask.tolist())
         return FileDescription(schema, batch_lengths_bytes, may_match, cost_shares[reader.schema])
 
@@ -236,7 +239,7 @@ def read_batches(
                 if isinstance(reader, FileReader):
                     row_counts = reader.row_counts if counts_rows else None
                     indices = range(reader.num_record_batches) if batch_indices is None else batch_indices
-                    mask = None if filters is None else filters.find_batches(reader)
+                    mask = None if filters is None else filters.find_batches(reader, column_names)
     except InvalidDataError as problem:
         yield FileBatch(0 if batch_indices is None else batch_indices.start, problem=problem)
         return

@@ -11,7 +11,7 @@ parsed for columns of numbers, booleans and times.
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -62,11 +62,17 @@ class RowFilters:
             raise add_location(error, "option filters") from None
         return cls(schema, conjunctions, truncate_times)
 
-    def find_batches(self, reader: FileReader) -> Mask | None:
-        """Return which record batches of a file may have matching rows, by its statistics; None for all."""
+    def find_batches(self, reader: FileReader, column_names: Collection[str]) -> Mask | None:
+        """Return which record batches of a file may have matching rows, by its statistics of the columns that are read
+        from it; None for all.
+        """
         schema = reader.ipc_schema.schema
         predicates = tuple(
-            tuple(filter(None, (self._find_predicate(condition, schema) for condition in conjunction)))
+            tuple(
+                predicate
+                for condition in conjunction
+                if condition[0] in column_names and (predicate := self._find_predicate(condition, schema))
+            )
             for conjunction in self.conjunctions
         )
         if not predicates or not all(predicates):

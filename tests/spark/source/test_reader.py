@@ -82,7 +82,7 @@ def test_the_share_of_a_file_without_batches_or_with_malformed_ones_is_one(tmp_p
 
     def estimate_share(name: str, *columns: str) -> float:
         struct = StructType([StructField(column, LongType()) for column in columns])
-        return describe_file(tmp_path / name, RowFilters(struct)).cost_share
+        return describe_file(tmp_path / name, RowFilters(struct), columns).cost_share
 
     assert 0.1 < estimate_share("a.arrow", "id") < 0.2
     assert estimate_share("a.arrow") > MIN_COST_SHARE

@@ -174,12 +174,14 @@ class ArrowReader:
         cost_shares: dict[Schema, float] = {}
         num_described = 0
 
-        def describe(path: FolderPath) -> FileDescription:
+        def describe(file: DataFile) -> FileDescription:
             nonlocal num_described
             num_described += 1
             has_conditions = num_described <= MAX_PLANNED_FOOTERS
             filters = self.filters if has_conditions else replace(self.filters, conjunctions=())
-            return describe_file(path, filters, cost_shares)
+            added = self._find_added_columns(file)
+            column_names = [name for name in filters.schema.names if name not in added]
+            return describe_file(file.path, filters, column_names, cost_shares)
 
         for group in iter_file_groups(folders, self.options, describe):
             share = 0.0  # not known
@@ -207,7 +209,7 @@ class ArrowReader:
             if index == 0 or file.partition != group.files[index - 1].partition:
                 values = self._parse_partition_values(file)
             if index == 0:
-                missing_columns = self._check_schema(group, [name for name, _ in values])
+                missing_columns = self._check_schema(group, self._find_added_columns(file))
             yield file, values, missing_columns
 
     def _is_split(self, file: DataFile, share: float) -> bool:
@@ -232,25 +234,32 @@ class ArrowReader:
                     values.append((field.name, parse_partition_value(text, field.dataType, self.options.time_zone)))
         return tuple(values)
 
-    def _check_schema(self, group: FileGroup, partition_columns: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns to read that files lack. Raise an error if they can't be read as the requested types."""
-        from pyspark.sql.types import StructType
-
-        added = {*partition_columns, self.options.metadata_column}
+    def _find_added_columns(self, file: DataFile) -> tuple[str, ...]:
+        """Return the columns to read that are not read from a file, even if it has columns of these names."""
+        partition_columns = {name.lower() for name, _ in file.partition}
+        added = {self.options.metadata_column}
         if self.options.has_message_rows:
             added.add(self.options.column_name_of_corrupt_record)
+        return tuple(name for name in self.filters.schema.names if name in added or name.lower() in partition_columns)
+
+    def _check_schema(self, group: FileGroup, added: Sequence[str]) -> tuple[str, ...]:
+        """Return the columns to read that are not read from files. Raise an error if the others can't be read as the
+        requested types.
+        """
+        from pyspark.sql.types import StructType
+
         requested = StructType([field for field in self.filters.schema.fields if field.name not in added])
         check_unique_column_names(group.path, group.schema, requested.names)
         missing = find_missing_columns(group.path, group.schema, requested)
         check_types = check_same_types if self.is_inferred else check_read_conversions
         check_types(group.path, group.schema, requested)
-        return (*missing, *(name for name in self.filters.schema.names if name in added))
+        return (*missing, *added)
 
 
 def iter_file_groups(
     folders: Iterable[FolderFiles],
     options: ReadOptions,
-    describe: Callable[[FolderPath], FileDescription] = describe_file,
+    describe: Callable[[DataFile], FileDescription] = lambda file: describe_file(file.path),
 ) -> Iterator[FileGroup]:
     """Yield files by the schema of their manifest, or by their own schema without one: then the footer is read.
 
@@ -271,11 +280,11 @@ def iter_file_groups(
 
 
 def _try_describe(
-    file: DataFile, options: ReadOptions, describe: Callable[[FolderPath], FileDescription]
+    file: DataFile, options: ReadOptions, describe: Callable[[DataFile], FileDescription]
 ) -> FileDescription | InvalidDataError | None:
     """Describe a file, or return why it is malformed, or None if it does not exist, if the options tolerate that."""
     try:
-        return describe(file.path)
+        return describe(file)
     except InvalidDataError as problem:
         if not options.tolerates_malformed:
             raise
