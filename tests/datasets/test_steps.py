@@ -280,6 +280,14 @@ def test_batches_without_matching_rows_by_their_statistics_are_not_read(
         assert batches_read == ([2] if is_skipped else [0, 1, 2, 3, 4])
 
 
+def test_a_filter_with_a_duration_of_numpy_keeps_its_unit(tmp_path: Path) -> None:
+    bs.write_table(bs.table({"wait": bs.array([1, 2, 3], "duration[s]")}), tmp_path / "waits.arrow")
+    waits = bs.dataset(tmp_path / "waits.arrow")
+    two = np.timedelta64(2_000_000_000, "ns")
+    assert waits.filter([("wait", ">=", two)]).num_rows == 2
+    assert pickle.loads(pickle.dumps(waits.filter([("wait", "in", [two])]))).num_rows == 1
+
+
 def test_rows_are_counted_once_with_the_columns_of_the_filters(files: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
     filtered = files.cast({"pair": bs.list_(bs.float64())}).filter([("x", ">", 30)]).map(negate)
     assert repr(filtered).startswith("<bowstring.datasets.Dataset numbers: up to 123 rows, ")

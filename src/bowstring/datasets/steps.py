@@ -33,7 +33,7 @@ from bowstring.errors import (
     format_count,
     prefix_errors,
 )
-from bowstring.kernels.filters import Filters, FiltersLike, parse_filters
+from bowstring.kernels.filters import Filters, FiltersLike, parse_filters, to_python_number
 from bowstring.memory.bitmap import Mask
 
 ChangeRows: TypeAlias = Callable[[RecordBatch], RecordBatch]
@@ -215,7 +215,10 @@ class FilterStep(Step):
 
 
 def _copy_condition(condition: Any) -> Any:
-    """Copy a condition, or a list of them, with its list of values, which may be an iterator or be changed later."""
+    """Copy a condition, or a list of them, with its list of values, which may be an iterator or be changed later.
+
+    Numbers of NumPy, whose text depends on NumPy's version, become Python's.
+    """
     if isinstance(condition, list):
         return list(map(_copy_condition, condition))
     if not isinstance(condition, tuple) or len(condition) != 3:
@@ -224,13 +227,8 @@ def _copy_condition(condition: Any) -> Any:
     if operator in ("in", "not in") and isinstance(value, Iterable) and not isinstance(value, str | bytes):
         # A set's order differs between processes, and would change the description.
         values = sorted(value, key=repr) if isinstance(value, AbstractSet) else value
-        return column, operator, list(map(_to_python, values))
-    return column, operator, _to_python(value)
-
-
-def _to_python(value: Any) -> Any:
-    """Return a number of NumPy, whose text depends on NumPy's version, as one of Python."""
-    return value.item() if isinstance(value, np.number) else value
+        return column, operator, list(map(to_python_number, values))
+    return column, operator, to_python_number(value)
 
 
 @dataclass(frozen=True, slots=True)

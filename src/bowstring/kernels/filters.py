@@ -239,7 +239,7 @@ def _find_filter_value(type_: t.DataType, value: Any) -> _FilterValue:
     compared_type = _get_compared_type(type_)
     if isinstance(type_, ExtensionType) and type_.VALUE_FIELD is None:
         return _FilterValue(decode_array(layout_of(type_).from_pylist([value])))
-    number = value.item() if isinstance(value, np.integer | np.floating) else value
+    number = to_python_number(value)
     if isinstance(number, int | float | Decimal | Fraction) and not isinstance(number, bool):
         if isinstance(compared_type, t.FloatingPoint):
             return _find_float(compared_type, number)
@@ -248,6 +248,12 @@ def _find_filter_value(type_: t.DataType, value: Any) -> _FilterValue:
     if isinstance(compared_type, t.BaseTemporal):
         return _find_time(compared_type, value)
     return _FilterValue(layout_of(compared_type).from_pylist([value]))
+
+
+def to_python_number(value: Any) -> Any:
+    """Return a number of NumPy as one of Python; any other value unchanged."""
+    # NumPy derives durations from integers, as which nanoseconds would lose their unit.
+    return value.item() if isinstance(value, np.number) and not isinstance(value, np.timedelta64) else value
 
 
 def _find_float(type_: t.FloatingPoint, number: float | Decimal | Fraction) -> _FilterValue:
