@@ -140,7 +140,7 @@ class DecodedFooter:
         """Whether the block of a message has all of its bytes and ends before the footer, as readers of files check."""
         metadata_bytes, body_bytes = self.block_lengths[message.start]
         return (
-            message.metadata_bytes <= metadata_bytes
+            message.metadata_bytes == metadata_bytes
             and message.header.body_bytes <= body_bytes
             and message.start + metadata_bytes + body_bytes <= self.offset
         )
