@@ -88,6 +88,19 @@ def test_a_schema_message_of_a_file_that_cannot_be_read_is_a_warning(
     assert expected in json.loads(capsys.readouterr().out)["warnings"][0]
 
 
+def test_bytes_after_the_end_of_a_stream_are_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path / "data.arrows", TABLE, 3)
+    assert main(["validate", str(path)]) == 0
+    assert "warning" not in capsys.readouterr().out
+    content = bytearray(path.read_bytes())
+    last = content.rindex(b"\xff\xff\xff\xff", 0, -8)
+    content[last + 4 : last + 8] = bytes(4)  # its length: now it is an end marker
+    path.write_bytes(content)
+    assert main(["validate", str(path)]) == 0
+    warning = f"{path}: warning: {len(content) - last - 8:,} bytes after the end of the stream"
+    assert capsys.readouterr().out.startswith(warning)
+
+
 def test_files_of_polars_are_valid(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "data.arrow"
     pl.DataFrame({"a": [1, None], "b": ["x", "y"]}).write_ipc(path)

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from bowstring.arrays.record_batch import RecordBatch
 from bowstring.display.objects import report_to_html
-from bowstring.errors import InvalidDataError, add_location, prefix_errors
+from bowstring.errors import InvalidDataError, add_location, format_count, prefix_errors
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import StreamDictionaries, get_dictionary_declaration
 from bowstring.ipc.file import KIND_LABELS, FileReader
@@ -21,7 +21,7 @@ from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import ColumnSelection, IpcSchema
 from bowstring.ipc.record_batch.reader import DictionaryLookup, create_batch
-from bowstring.ipc.tools.scan import FileScan, MessageWalk, StreamScan
+from bowstring.ipc.tools.scan import FileScan, FramingSizes, MessageWalk, StreamScan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.validation import find_faults
@@ -48,7 +48,8 @@ class Fault:
 class ValidationSummary:
     """The totals of a validation, complete after iterating over `Validator.faults`.
 
-    `warnings` are violations of the specification in parts that no reader of this format needs.
+    `warnings` are violations of the specification in parts that no reader of this format needs, and bytes after the end
+    of a stream.
     """
 
     source: str
@@ -123,6 +124,8 @@ class Validator:
                 scan = StreamScan(opened, self._limits, keeps_bodies=True)
                 validation.columns = len(list(scan.ipc_schema.schema))
                 yield from self._find_stream_faults(scan)
+                if validation.format == "stream" and not isinstance(opened, StreamSource):
+                    self._warn_of_rest(scan.get_framing_sizes(), opened.size - opened.position)
         except InvalidDataError as error:
             yield _create_fault(error)
 
@@ -247,6 +250,14 @@ class Validator:
             for fault in self._find_dictionary_faults(dictionaries, node):
                 if fault.message not in self._messages:  # else reported at its use
                     yield fault
+
+    def _warn_of_rest(self, sizes: FramingSizes, rest_bytes: int) -> None:
+        """Warn of bytes after an end marker, which may be a damaged length: readers stop there."""
+        if sizes.has_end_marker and rest_bytes:
+            self.validation.warnings.append(
+                f"{format_count(rest_bytes, 'byte')} after the end of the stream, which readers ignore and `recover` "
+                "searches"
+            )
 
     def _call_report_progress(self, total: int | None) -> None:
         if self._report_progress is not None:
