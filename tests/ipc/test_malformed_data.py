@@ -71,6 +71,22 @@ def test_extreme_numbers_give_a_bowstring_error_or_valid_data(format_: str) -> N
                 pass
 
 
+@EVERY_FORMAT
+@pytest.mark.parametrize(("name", "buffer"), [("int", 1), ("text", 2), ("list", 3), ("dictionary", 1)])
+def test_a_buffer_that_is_not_aligned_is_an_error(format_: str, name: str, buffer: int) -> None:
+    """pyarrow rejects it, too. One flipped bit of an offset led to other values."""
+    stream = parse_stream(ENCODERS[format_](samples.batch(name)))
+    assert stream is not None
+    header = stream.messages[-1].batch
+    assert header is not None
+    header.slots["buffers"]["offset"][buffer] ^= 4
+    with pytest.raises(errors.InvalidDataError, match=f"column '{name}': a buffer at byte .*, not at a multiple of 8"):
+        read_batches(format_, stream.encode())
+    header.slots["buffers"]["length"][buffer] = 0
+    with pytest.raises(errors.InvalidDataError, match=r"has 0 bytes|not within the data buffer's size of 0"):
+        read_batches(format_, stream.encode())
+
+
 def schema_message(fields: list[dict[str, Any]]) -> bytes:
     record = {"version": 4, "header_type": 1, "header": UnionValue("Schema", {"fields": fields})}
     return frame_message(build_flatbuffer(DEFINITIONS, "Message", record))

@@ -144,7 +144,9 @@ class BatchHeader:
         return counts
 
     def find_problem(self) -> str | None:
-        """Describe a node with more nulls than slots, or a buffer that is not in the body; None if all are valid."""
+        """Describe a node with more nulls than slots, or a buffer that is outside the body or not aligned; None if all
+        are valid.
+        """
         nodes, buffers = self.nodes(), self.buffers()
         is_invalid = (nodes["null_count"] < 0) | (nodes["null_count"] > nodes["length"])
         if is_invalid.any():
@@ -157,7 +159,7 @@ class BatchHeader:
         if is_outside.any():
             index = int(is_outside.argmax())
             return f"buffer {index} of {lengths[index]} bytes at byte {offsets[index]} of a body of {self.body_bytes}"
-        return None
+        return "a buffer does not begin at a multiple of 8 bytes" if (offsets[lengths > 0] & 7).any() else None
 
     def to_values(self) -> BatchHeaderValues:
         """Return the numbers of the header, for another one."""

@@ -160,11 +160,14 @@ class BatchColumns(Sequence[Array]):
         return [self._get_buffer(column, offset, size) for offset, size in self._get_buffer_spans(column, spans)]
 
     def _get_buffer_spans(self, column: ColumnPositions, spans: tuple[int, ...]) -> list[tuple[int, int]]:
-        """Return offset and size of each buffer. Raises `InvalidDataError` if one is outside the body."""
+        """Return offset and size of each buffer. Raises `InvalidDataError` unless all are aligned and in the body."""
         limit, pairs = self.header.body_bytes, list(zip(spans[::2], spans[1::2], strict=True))
         for offset, size in pairs:
             if offset < 0 or size < 0 or offset + size > limit:
                 raise self._column_error(column, f"a buffer of {size} bytes at byte {offset} of a body of {limit}")
+            # Empty buffers may be anywhere. pyarrow rejects others, too: a damaged offset would lead to other values.
+            if offset & 7 and size:
+                raise self._column_error(column, f"a buffer at byte {offset} of the body, not at a multiple of 8")
         return pairs
 
     def _get_buffer(self, column: ColumnPositions, offset: int, size: int) -> Buffer:  # noqa: ARG002 -- for remote bodies
@@ -183,6 +186,8 @@ class BatchColumns(Sequence[Array]):
         # Integers of Python, which do not overflow: the numbers are the peer's or the file's.
         if min(spans) < 0 or max(validity_at + validity_size, offset + size, last + last_size) > limit:
             raise self._column_error(column, f"buffers (offset, size, …) {spans} in a body of {limit} bytes")
+        if (validity_at | offset | last) & 7:
+            self._get_buffer_spans(column, spans)  # raises unless the buffer is empty
         validity = None
         if null_count:
             validity = self._get_checked_validity(
