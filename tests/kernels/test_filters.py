@@ -185,6 +185,21 @@ def test_a_date_is_compared_with_a_datetime_as_its_midnight(type_name: str, symb
     assert matches(column(days, type_name), ("a", "not in", noons)) == days[:1]
 
 
+@pytest.mark.parametrize("encode", [bs.Array.compact, encode_as_dictionary, encode_runs])
+def test_every_byte_but_zero_is_true(encode: Callable[[bs.Array], bs.Array]) -> None:
+    bytes_ = bs.array([0, 1, 2, -1, None], "int8")
+    values = bytes_.cast(bs.datatypes.bool8()).to_pylist()
+    table = bs.table({"a": encode(bytes_.cast(bs.datatypes.bool8()))})
+    for value in (False, True):
+        for symbol, compare in COMPARISONS.items():
+            expected = [each is not None and compare(each, value) for each in values]
+            assert evaluate(table, ("a", symbol, value)) == expected
+        assert evaluate(table, ("a", "in", [value])) == [each == value for each in values]
+        assert evaluate(table, ("a", "not in", [value])) == [each == (not value) for each in values]
+    assert evaluate(table, ("a", "is null")) == [False, False, False, False, True]
+    assert evaluate(table, ("a", "in", [])) == [False] * 5
+
+
 def test_values_of_related_types_are_accepted() -> None:
     days = [dt.date(2020, 1, 1), dt.date(2020, 1, 2)]
     assert matches(column(days), ("a", ">", dt.datetime(2020, 1, 1, 12))) == days[1:]

@@ -25,6 +25,7 @@ from typing import Any, Literal, TypeAlias, TypeGuard, get_args
 import numpy as np
 
 from bowstring.datatypes import types as t
+from bowstring.datatypes.canonical.bool8 import Bool8Type
 from bowstring.datatypes.extension import ExtensionType
 from bowstring.datatypes.field import Field
 from bowstring.datatypes.schema import Schema
@@ -184,9 +185,10 @@ def _parse_predicate(condition: object, schema: Schema) -> Predicate:
     if len(condition) == 2:
         return Predicate(index, symbol)
     try:
-        return _create_predicate(index, schema.field(index), symbol, condition[2])
+        predicate = _create_predicate(index, schema.field(index), symbol, condition[2])
     except InvalidArgumentError as error:
         raise add_location(error, location) from None
+    return _compare_bytes_as_booleans(predicate) if _is_bool8(schema.field(index).type) else predicate
 
 
 def _create_predicate(index: int, field: Field, symbol: Operator, value: object) -> Predicate:
@@ -208,6 +210,24 @@ def _create_predicate(index: int, field: Field, symbol: Operator, value: object)
         is_true = symbol in ("!=", ">", ">=")
         return Predicate(index, "is not null") if is_true else Predicate(index, "in", layout.from_pylist([]))
     return Predicate(index, _INEXACT_OPERATORS[symbol], position.value)
+
+
+def _is_bool8(type_: t.DataType) -> bool:
+    while isinstance(type_, t.Dictionary | t.RunEndEncoded):
+        type_ = type_.value_type
+    return isinstance(type_, Bool8Type)
+
+
+def _compare_bytes_as_booleans(predicate: Predicate) -> Predicate:
+    """Return a predicate that matches all bytes but 0, which are true, or none of them."""
+    if predicate.values is None:
+        return predicate
+    layout = predicate.values.layout
+    matches_false, matches_true = predicate.evaluate_plain(layout.from_pylist([0, 1])).tolist()
+    if matches_false and matches_true:
+        return Predicate(predicate.column_index, "is not null")
+    values = [0] if matches_false or matches_true else []
+    return Predicate(predicate.column_index, "not in" if matches_true else "in", layout.from_pylist(values))
 
 
 def _get_compared_type(type_: t.DataType) -> t.DataType:
