@@ -281,6 +281,18 @@ def test_many_batches_become_one_although_some_are_combined_early(monkeypatch: p
     assert [one.values for one in bs.inspection.inspect(sink.getvalue()).dictionaries] == [3, 3]
 
 
+def test_the_writer_is_abandoned_if_gathered_rows_cannot_be_written(tmp_path: Path) -> None:
+    batches = [dictionary_batch(*(f"{part}-{number}" for number in range(100))) for part in range(2)]
+    writer = bs.ipc.CoalescingWriter(bs.new_file(tmp_path / "x.arrow", batches[0].schema), min_rows=150)
+    writer.write(batches[0])
+    with pytest.raises(InvalidArgumentError, match="can only be extended"):
+        writer.write(batches[1])
+    with pytest.raises(ClosedError):
+        writer.write(batches[0])
+    writer.close()
+    assert not list(tmp_path.iterdir())
+
+
 def test_batches_with_large_dictionaries_become_few_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(coalescing, "_MAX_UNJOINED_BATCHES", 128)
     count, sink = 2 * coalescing._MAX_UNJOINED_BATCHES, io.BytesIO()

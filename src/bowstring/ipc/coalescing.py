@@ -36,7 +36,8 @@ class CoalescingWriter(BatchWriter):
     Closing it closes `writer`. As a context manager it abandons `writer` if the block raises an error. `schema` is the
     schema of the batches. Gathered batches are copied when they are joined. A batch of `min_rows` rows or more, or with
     custom metadata, is written unchanged. The order of rows is kept. Several threads may write; the rows of one call
-    stay together. Raises `InvalidArgumentError` for a limit below 1.
+    stay together. If gathered rows can't be written, such as those whose dictionary can't extend that of a file, the
+    writer is abandoned. Raises `InvalidArgumentError` for a limit below 1.
 
     >>> import io
     >>> sink = io.BytesIO()
@@ -157,8 +158,10 @@ class CoalescingWriter(BatchWriter):
     def _write_gathered(self) -> None:
         if self._stops:
             self._convert_calls()
-        for batch in self._batches.pop_joined():
-            self._writer.write_batch(batch)
+        batches = self._batches.pop_joined()
+        with call_on_error(self.abandon):  # earlier calls have accepted these rows, so no others can follow
+            for batch in batches:
+                self._writer.write_batch(batch)
 
     def close(self) -> None:
         """Write the gathered rows and close the writer."""
