@@ -185,6 +185,20 @@ def test_a_date_is_compared_with_a_datetime_as_its_midnight(type_name: str, symb
     assert matches(column(days, type_name), ("a", "not in", noons)) == days[:1]
 
 
+def test_views_of_overlapping_parts_of_a_text_are_compared() -> None:
+    text = b"the quick brown fox jumps"
+    parts = [(0, 20), (4, 20), (4, 21), (0, 20)]
+    views = [
+        b"".join((size.to_bytes(4, "little"), text[start : start + 4], bytes(4), start.to_bytes(4, "little")))
+        for start, size in parts
+    ]
+    array = bs.Array.from_buffers(bs.string_view(), len(parts), [None, b"".join(views), text])
+    values = array.to_pylist()
+    for symbol, compare in COMPARISONS.items():
+        for bound in (values[1], values[1][:-1], "r"):
+            assert evaluate(bs.table({"a": array}), ("a", symbol, bound)) == [compare(each, bound) for each in values]
+
+
 @pytest.mark.parametrize("encode", [bs.Array.compact, encode_as_dictionary, encode_runs])
 def test_every_byte_but_zero_is_true(encode: Callable[[bs.Array], bs.Array]) -> None:
     bytes_ = bs.array([0, 1, 2, -1, None], "int8")

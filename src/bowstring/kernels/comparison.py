@@ -34,14 +34,13 @@ def compare(array: ArrayData, symbol: str, other: ArrayData) -> Mask:
     if keys is not None:
         bounds = get_order_keys(other) or ()
         return comparison(keys[0], bounds[0]) if len(keys) == 1 else comparison(compare_keys(keys, bounds), 0)
-    if isinstance(array.layout, ByteStringLayout):
-        shared = array.layout.find_values_and_indices(array)
-        if shared is not None:
-            values, codes = shared
-            return compare(values, symbol, other)[codes]
     data, starts, lengths = get_byte_strings(other)
     bound = data[starts[0] : starts[0] + lengths[0]].tobytes()
-    return comparison(compare_bytes(get_byte_strings(array), bound), 0)
+    shared = array.layout.find_values_and_indices(array) if isinstance(array.layout, ByteStringLayout) else None
+    if shared is None:
+        return comparison(compare_bytes(get_byte_strings(array), bound), 0)
+    values, codes = shared  # the values may share bytes as well, such as parts of one text
+    return comparison(compare_bytes(get_byte_strings(values), bound), 0)[codes]
 
 
 def get_order_keys(array: ArrayData) -> tuple[Values, ...] | None:
