@@ -124,3 +124,75 @@ if not (pid := os.fork()):
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 """
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 1
+
+
+# The thread stops before each line of `function`, and the child does the same as the thread.
+FORK_AT_EACH_LINE = """
+import os, queue, signal, sys, threading
+import bowstring as bs
+exec(preparation)
+stops, continues = queue.SimpleQueue(), threading.Semaphore(0)
+def trace(frame, event, argument):
+    if frame.f_code.co_name != function:
+        return None
+    if event == "line":
+        stops.put(True)
+        continues.acquire()
+    return trace
+def run():
+    sys.settrace(trace)
+    exec(use)
+    sys.settrace(None)
+    stops.put(False)
+threading.Thread(target=run, daemon=True).start()
+codes = []
+while not any(codes) and stops.get():
+    child = os.fork()
+    if not child:
+        signal.alarm(5)
+        exec(use)
+        os._exit(0)
+    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    continues.release()
+send(codes)
+"""
+COMPRESSED_FILE = """
+import io
+with bs.new_file(sink := io.BytesIO(), {"n": "int64"}, compression="lz4") as writer:
+    writer.write(bs.record_batch({"n": [0] * 1000}))
+table = bs.open_file(sink.getvalue()).read_all()
+"""
+DELTA_DICTIONARIES = """
+import io
+import pyarrow as pa
+words, schema = pa.array(["a", "b"]), pa.schema({"s": pa.dictionary(pa.int8(), pa.string())})
+options = pa.ipc.IpcWriteOptions(emit_dictionary_deltas=True)
+with pa.ipc.new_stream(sink := io.BytesIO(), schema, options=options) as writer:
+    for count in (1, 2):
+        column = pa.DictionaryArray.from_arrays(pa.array([0], pa.int8()), words[:count])
+        writer.write_batch(pa.record_batch([column], schema=schema))
+table = bs.open_stream(sink.getvalue()).read_all()
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "preparation", "use"),
+    [
+        ("read_uncompressed_lengths", COMPRESSED_FILE, "assert table['n'].to_pylist() == [0] * 1000"),
+        ("_grow", DELTA_DICTIONARIES, "assert table['s'].to_pylist() == ['a', 'a']"),
+        ("get_ipc_schema", "handle = bs.share(bs.table({'n': [1]}))", "bs.attach(handle)['n'].to_pylist()"),
+        ("move_struct", "import pyarrow as pa", "bs.table(pa.table({'n': [1]}))"),
+        (
+            "_take_first_stream",
+            "server = bs.serve({'t': bs.table({'n': [1]})}); data = bs.connect(server.uri('t'))",
+            "assert data.read_all()['n'].to_pylist() == [1]",
+        ),
+        ("_take_unused_block", "arena = bs.memory.Arena()", "bs.share(bs.table({'n': [1]}), arena=arena).close()"),
+    ],
+)
+def test_a_child_forked_while_another_thread_has_locked_something_does_not_wait_for_it(
+    function: str, preparation: str, use: str
+) -> None:
+    codes = run_python(FORK_AT_EACH_LINE, function=function, preparation=preparation, use=use)
+    assert codes
+    assert not any(codes)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from threading import Lock
 
 from bowstring.datatypes.extension import NAME_KEY
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.ipc.limits import ReadLimits
 from bowstring.ipc.metadata.schema import IpcSchema
+from bowstring.memory.forks import ProcessLock
 
 # The schemas in use at a time are few, whatever the number of files; a look-up costs the same for any number.
 _MAX_CACHED = 64
@@ -30,7 +30,7 @@ class _CacheEntry:
 
 
 _cache: dict[tuple[object, ...], _CacheEntry] = {}
-_lock = Lock()
+_lock = ProcessLock()
 
 
 def get_ipc_schema(table: FlatTable, limits: ReadLimits, encoded: tuple[bytes, ...] = ()) -> IpcSchema:
@@ -52,7 +52,7 @@ def get_ipc_schema(table: FlatTable, limits: ReadLimits, encoded: tuple[bytes, .
     if cached is not None and cached.encoded == encoded:
         return cached.ipc_schema.with_table(table)
     ipc_schema = IpcSchema.from_table(table, limits)
-    with _lock:
+    with _lock.of_this_process:
         total_bytes = len(message)
         for entry in _cache.values():
             total_bytes += entry.size_bytes

@@ -20,7 +20,6 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-import threading
 import time
 import weakref
 from dataclasses import dataclass
@@ -39,7 +38,7 @@ from bowstring.memory.descriptors import (
     seal_for_arena,
     translate_shortage_errors,
 )
-from bowstring.memory.forks import process_token
+from bowstring.memory.forks import ProcessLock, process_token
 from bowstring.memory.region import Region, UnsealedRegion
 
 # The kernel can't reclaim this memory, unlike the mapping pool's, so it is bounded on large machines, too.
@@ -177,7 +176,7 @@ class Arena(Closable):
         if max_unused_bytes < 0:
             raise InvalidArgumentError(f"arena: expected max_unused_bytes of 0 or more, not {max_unused_bytes}")
         self._max_unused_bytes = max_unused_bytes
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._blocks: list[_Block] = []
         self._is_closed = False
         _ARENAS.add(self)
@@ -185,7 +184,7 @@ class Arena(Closable):
     @property
     def nbytes(self) -> int:
         """The size in bytes of the memory that is being read or unused."""
-        with self._lock:
+        with self._lock.of_this_process:
             return sum(block.size_bytes for block in self._blocks)
 
     def create_builder(self, size_bytes: int, name: str = "arena") -> ArenaRegionBuilder:
@@ -207,12 +206,12 @@ class Arena(Closable):
 
     def release_unused(self) -> int:
         """Free all memory without readers; return its size in bytes."""
-        with self._lock:
+        with self._lock.of_this_process:
             return self._drop_unused(self._unused_blocks(), 0)
 
     def close(self) -> None:
         """Free all memory without readers, and the rest with its last reader. Idempotent."""
-        with self._lock:
+        with self._lock.of_this_process:
             self._is_closed = True
             blocks, self._blocks = self._blocks, []
         for block in blocks:
@@ -221,7 +220,7 @@ class Arena(Closable):
     def _take_unused_block(self, size_bytes: int) -> _Block | None:
         """Return the smallest unused block that is large enough but not much larger, and drop those above the limit."""
         max_bytes = max(size_bytes * _MAX_RATIO, _SMALL_STEP_BYTES)
-        with self._lock:
+        with self._lock.of_this_process:
             if self._is_closed:
                 raise ClosedError("the arena is closed")
             unused = self._unused_blocks()
@@ -251,7 +250,7 @@ class Arena(Closable):
 
     def _return_block(self, block: _Block) -> None:
         """Add a block that was filled or discarded; a forked child drops its parent's blocks."""
-        with self._lock:
+        with self._lock.of_this_process:
             # A child shares the parent's mapping: what it would write in it, readers of the parent's regions would
             # read.
             if not self._is_closed and block.process is process_token():
@@ -261,7 +260,6 @@ class Arena(Closable):
 
     def _close_in_child(self) -> None:
         """Drop the parent's blocks in a forked child. Their locks stay with the parent."""
-        self._lock = threading.Lock()  # another thread of the parent may have locked the other one
         was_closed = self._is_closed
         self.close()
         self._is_closed = was_closed

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from array import array
 from collections.abc import Sequence
 from itertools import count
@@ -18,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 from bowstring.errors import InvalidArgumentError, InvalidDataError, LimitError, TypeMismatchError, UnsupportedError
 from bowstring.memory.c_callbacks import make_callback, make_immortal
+from bowstring.memory.forks import ProcessLock
 
 
 def _find_interpreter_limitation() -> str | None:
@@ -248,14 +248,14 @@ def move_struct(address: int, struct_type: type[_Struct], release_index: int) ->
 
     If several threads move one structure, one gets it; the others get a released one.
     """
-    with _move_lock:
+    with _move_lock.of_this_process:
         source = struct_type.from_address(address)
         target = struct_type.from_buffer_copy(source)
         source[release_index] = 0
     return target
 
 
-_move_lock = threading.RLock()
+_move_lock = ProcessLock()
 
 
 def is_capsule(value: object, name: bytes) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from threading import RLock
 
 _token = object()
 
@@ -22,3 +23,21 @@ def _replace_token() -> None:
 
 
 os.register_at_fork(after_in_child=_replace_token)
+
+
+class ProcessLock:
+    """A reentrant lock of each process. A forked child does not inherit a locked one, which nothing would unlock: the
+    parent's other threads do not exist there.
+
+    What the lock guards has to be valid after each change, as such a thread may not have made the next one.
+    """
+
+    __slots__ = ("_locks",)
+
+    def __init__(self) -> None:
+        self._locks: dict[object, RLock] = {}
+
+    @property
+    def of_this_process(self) -> RLock:
+        """The lock to use in a ``with`` statement, which unlocks it even if its block has forked."""
+        return self._locks.setdefault(_token, RLock())

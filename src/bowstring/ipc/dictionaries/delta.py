@@ -9,7 +9,6 @@ validity bitmap, if there are nulls, is packed anew for each delta, and so are d
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from threading import Lock
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from bowstring.layouts.expansion_limits import check_expanded_values
 from bowstring.layouts.variable_size import VariableSizeLayout
 from bowstring.memory.bitmap import pack
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, Memory, allocate
+from bowstring.memory.forks import ProcessLock
 
 # One allocation's alignment; doubling makes any other start irrelevant after a few deltas.
 _MIN_BYTES = 64
@@ -43,7 +43,7 @@ class DeltaDictionary:
 
     def __init__(self, parts: Sequence[Sequence[Array]]) -> None:
         self.parts = list(parts)
-        self._lock = Lock()
+        self._lock = ProcessLock()
         self._array: _GrowableArray | None = None
 
     def concat(self, part_count: int, resolve_inner: Callable[[Array], Array] = lambda values: values) -> Array:
@@ -60,7 +60,7 @@ class DeltaDictionary:
 
     def _grow(self, part_count: int, layout: Layout) -> Array:
         """Return the values of the first parts, over shared memory."""
-        with self._lock:
+        with self._lock.of_this_process:
             array = self._array or _GrowableArray(layout)
             self._array = None  # after an error, the next call starts over and raises it again
             for part in self.parts[len(array.ends) : part_count]:

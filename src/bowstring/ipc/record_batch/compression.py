@@ -9,13 +9,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
-from threading import Lock
 from typing import Any, TypeAlias
 
 from bowstring.errors import InvalidDataError, LimitError
 from bowstring.ipc.codecs import CODECS, CompressFunction
 from bowstring.ipc.limits import ReadLimits
 from bowstring.memory.buffer import ALIGNMENT_BYTES, Buffer, Memory, allocate
+from bowstring.memory.forks import ProcessLock
 from bowstring.memory.mapping_pool import MAPPING_POOL
 from bowstring.memory.thread_pool import group_by_size, map_in_threads
 
@@ -74,16 +74,17 @@ class BodyDecompressor:
     Raises `MissingExtraError` if the codec's package is not installed.
     """
 
-    __slots__ = ("_counted_columns", "_decompress", "_left_bytes", "_limit_bytes", "_lock")
+    __slots__ = ("_decompress", "_left_bytes", "_limit_bytes", "_lock")
 
     def __init__(self, codec: str, body_bytes: int, limits: ReadLimits) -> None:
         self._decompress = CODECS[codec].decompress_into
         CODECS[codec].import_package()
         # A short body may shrink by any factor: the ratio counts only above this.
         in_proportion = max(_MIN_LIMIT_BYTES, body_bytes * limits.max_decompression_ratio)
-        self._left_bytes = self._limit_bytes = min(limits.max_decompressed_bytes, in_proportion)
-        self._counted_columns: set[int] = set()
-        self._lock = Lock()
+        self._limit_bytes = min(limits.max_decompressed_bytes, in_proportion)
+        # After each column that was counted, in this order: both in one change, for a process that is forked meanwhile.
+        self._left_bytes: dict[int, int] = {}
+        self._lock = ProcessLock()
 
     def read_uncompressed_lengths(self, buffers: Sequence[Buffer], first_node: int) -> list[int]:
         """Return the lengths in the buffers' prefixes: the uncompressed length, -1 if not compressed, 0 if empty.
@@ -93,10 +94,10 @@ class BodyDecompressor:
         """
         lengths = [_read_uncompressed_length(buffer) for buffer in buffers]
         # Columns are decompressed by several threads, and the limit applies to all of a body.
-        with self._lock:
-            if first_node in self._counted_columns:
+        with self._lock.of_this_process:
+            if first_node in self._left_bytes:
                 return lengths
-            left = self._left_bytes
+            left = next(reversed(self._left_bytes.values()), self._limit_bytes)
             for buffer, length in zip(buffers, lengths, strict=True):
                 if length > left:
                     raise LimitError(
@@ -106,8 +107,7 @@ class BodyDecompressor:
                     )
                 left -= max(length, 0)
             # Only after all lengths fit, so that a column that raises does not use up the limit for others.
-            self._left_bytes = left
-            self._counted_columns.add(first_node)
+            self._left_bytes[first_node] = left
         return lengths
 
     def decompress_column(self, buffers: Sequence[Buffer], first_node: int) -> list[Buffer]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import weakref
 from bisect import bisect_right
 from collections import deque
@@ -43,6 +42,7 @@ from bowstring.ipc.remote_file import RemoteFileReader
 from bowstring.ipc.stream import StreamReader
 from bowstring.kernels.filters import Filters, FiltersLike, parse_filters
 from bowstring.memory.closable import Closable, call_on_error
+from bowstring.memory.forks import ProcessLock
 from bowstring.sharing.client.connection import Connection, ConnectionOptions, Stream
 from bowstring.sharing.client.part_requests import (
     FileRequest,
@@ -91,7 +91,7 @@ class DatasetReader(Closable):
         self._column_indices = column_indices
         self._recorder = recorder
         self._options = options
-        self._lock = threading.Lock()
+        self._lock = ProcessLock()
         self._idle: dict[StreamURI, list[Connection]] = {}
         self._connections: set[Connection] = set()
         self._files: set[_OpenFile] = set()
@@ -272,7 +272,7 @@ class DatasetReader(Closable):
 
     def close(self) -> None:
         """Close the connections, which ends all leases. Tables and arrays stay valid. Idempotent."""
-        with self._lock:
+        with self._lock.of_this_process:
             self._is_closed = True
             opened: list[_Opened] = [*self._connections, *self._files]
             self._connections.clear()
@@ -348,7 +348,7 @@ class DatasetReader(Closable):
 
     def _take_first_stream(self) -> tuple[_Opened, _Batches] | None:
         """Return the connection and stream that were opened for the schema, if still usable."""
-        with self._lock:
+        with self._lock.of_this_process:
             first_stream, self._first_stream = self._first_stream, None
         return first_stream if first_stream is not None and not first_stream[0].is_closed else None
 
@@ -356,10 +356,10 @@ class DatasetReader(Closable):
         first = request.requests[0]
         if isinstance(first, FileRequest):
             file = _OpenFile(first, self._column_indices, request.num_rows)
-            with self._lock:
+            with self._lock.of_this_process:
                 self._files.add(file)
             return file, file
-        with self._lock:
+        with self._lock.of_this_process:
             if self._is_closed:
                 raise ClosedError("the data set is closed")
             idle = self._idle.get(first.server, [])
@@ -378,7 +378,7 @@ class DatasetReader(Closable):
             connection = Connection.dial(first.uri, options, self._recorder)
         except ConnectionLostError as error:
             raise add_location(error, str(request.ticket)) from error
-        with self._lock:
+        with self._lock.of_this_process:
             self._connections.add(connection)
         return connection, self._request_stream(connection, request)
 
@@ -389,14 +389,14 @@ class DatasetReader(Closable):
 
     def _return_connection(self, connection: Connection) -> None:
         """Keep a connection whose stream was read to its end for another one, unless the data set is closed."""
-        with self._lock:
+        with self._lock.of_this_process:
             if not self._is_closed:
                 self._idle.setdefault(without_ticket(connection.uri), []).append(connection)
                 return
         self._close_connection(connection)
 
     def _close_connection(self, opened: _Opened) -> None:
-        with self._lock:
+        with self._lock.of_this_process:
             if isinstance(opened, Connection):
                 self._connections.discard(opened)
             else:

@@ -25,6 +25,7 @@ from bowstring.errors import (
     InvalidDataError,
     ResourceError,
 )
+from bowstring.memory.forks import ProcessLock
 from bowstring.memory.region import FileRange, Region
 from bowstring.sharing.server.accepted_connections import AcceptedConnections
 from bowstring.sharing.server.options import ServerOptions
@@ -69,7 +70,7 @@ class ServedClients:
         """Set when the server drains and no client with a request is left."""
         # For `connection_stats`: a connection is either in `_connections` or in `_ended_traffic`, never in both or in
         # neither.
-        self.lock = threading.Lock()
+        self.lock = ProcessLock()
         self._datasets = datasets
         self.loop = loop
         self.accepted = AcceptedConnections(self._refuse_silent_client)
@@ -81,7 +82,7 @@ class ServedClients:
 
         Thread-safe.
         """
-        with self.lock:
+        with self.lock.of_this_process:
             clients = list(self._connections.values())
         return [
             (peer.process_id if (peer := client.channel.traits.peer) else client, client.requested_names)
@@ -90,7 +91,7 @@ class ServedClients:
 
     def connection_stats(self) -> dict[str, int]:
         """Return the fields of `ServerStats` about connections. Thread-safe."""
-        with self.lock:
+        with self.lock.of_this_process:
             clients, traffic = list(self._connections.values()), self._ended_traffic.copy()
             for client in clients:
                 traffic.update(client.traffic)
@@ -187,7 +188,7 @@ class ServedClients:
 
     def remove(self, client: ClientHandler) -> None:
         """Remove a connection that has ended; its traffic remains in `connection_stats`."""
-        with self.lock:
+        with self.lock.of_this_process:
             if self._connections.pop(client.channel, None) is not None:
                 self._ended_traffic.update(client.traffic)
 

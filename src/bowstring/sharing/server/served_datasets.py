@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from contextlib import suppress
 from bowstring.dissociated.messages import PackedBody
 from bowstring.dissociated.server import EncodedStream
 from bowstring.errors import InvalidArgumentError, NotFoundError, ResourceError
+from bowstring.memory.forks import ProcessLock
 from bowstring.memory.region import Region
 from bowstring.redaction import redact
 from bowstring.sharing.server.options import ServerOptions
@@ -33,7 +33,7 @@ class ServedDatasets:
         self._options = options
         self._signer = signer
         # Never locked together with `ServedClients.lock`.
-        self.lock = threading.Lock()
+        self.lock = ProcessLock()
         self._parts: dict[str, tuple[RegionPart, ...]] = {}
         self._removal_reasons: dict[str, str] = {}
         self._regions: Counter[Region] = Counter()
@@ -43,12 +43,12 @@ class ServedDatasets:
     @property
     def names(self) -> list[str]:
         """The names of the data sets."""
-        with self.lock:
+        with self.lock.of_this_process:
             return list(self._parts)
 
     def stats(self) -> dict[str, int]:
         """Return the fields of `ServerStats` about data sets."""
-        with self.lock:
+        with self.lock.of_this_process:
             return {
                 "num_datasets": len(self._parts),
                 "num_regions": len(self._regions),
@@ -57,14 +57,14 @@ class ServedDatasets:
 
     def add(self, name: str, parts: tuple[RegionPart, ...]) -> None:
         """Add a data set. Raises `InvalidArgumentError` if the name exists."""
-        with self.lock:
+        with self.lock.of_this_process:
             if name in self._parts:
                 raise InvalidArgumentError(f"the server has a data set {name!r} already")
             self._set_parts(name, parts)
 
     def replace(self, name: str, parts: tuple[RegionPart, ...], removal_reason: str | None = None) -> None:
         """Replace the memory of a data set; without any parts, remove it. Raises `NotFoundError`."""
-        with self.lock:
+        with self.lock.of_this_process:
             if name not in self._parts:
                 raise NotFoundError(f"the server has no data set {name!r}")
             self._set_parts(name, parts)
@@ -75,7 +75,7 @@ class ServedDatasets:
 
     def clear(self) -> None:
         """Free the memory that no client uses."""
-        with self.lock:
+        with self.lock.of_this_process:
             self._parts.clear()
             self._encoded_streams.clear()
             self._regions.clear()
@@ -84,7 +84,7 @@ class ServedDatasets:
         """Return the parts of a data set. Raises `AccessDeniedError`, `NotFoundError`, and errors of replaced files."""
         name = ticket if self._signer is None else self._signer.verify(ticket, time.time())
         self._options.check_access(name, peer)
-        with self.lock:
+        with self.lock.of_this_process:
             parts = self._parts.get(name)
             if parts is None:
                 reason = self._removal_reasons.get(name)
@@ -107,7 +107,7 @@ class ServedDatasets:
 
     def is_served(self, region: Region) -> bool:
         """Whether a data set has this region."""
-        with self.lock:
+        with self.lock.of_this_process:
             return region in self._regions
 
     def _set_parts(self, name: str, parts: tuple[RegionPart, ...]) -> None:

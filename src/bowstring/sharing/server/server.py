@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 import time
 import weakref
 from collections.abc import Iterator, Mapping
@@ -426,8 +425,6 @@ _SERVERS: weakref.WeakSet[Server] = weakref.WeakSet()
 def _close_in_child(server: Server) -> None:
     """Close a server in a forked child, which has no thread that could answer, without effect on the parent."""
     server._is_closed = True
-    server._datasets.lock = threading.Lock()
-    server._clients.lock = threading.Lock()
     redirect_to_devnull(server._loop.descriptors)
 
 
