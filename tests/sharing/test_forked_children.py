@@ -179,6 +179,7 @@ table = bs.open_stream(sink.getvalue()).read_all()
     ("function", "preparation", "use"),
     [
         ("read_uncompressed_lengths", COMPRESSED_FILE, "assert table['n'].to_pylist() == [0] * 1000"),
+        ("names", COMPRESSED_FILE, "assert bs.open_file(sink.getvalue()).read_all()['n'].to_pylist() == [0] * 1000"),
         ("_grow", DELTA_DICTIONARIES, "assert table['s'].to_pylist() == ['a', 'a']"),
         ("get_ipc_schema", "handle = bs.share(bs.table({'n': [1]}))", "bs.attach(handle)['n'].to_pylist()"),
         ("move_struct", "import pyarrow as pa", "bs.table(pa.table({'n': [1]}))"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from functools import cached_property
 from operator import index as to_integer
 from typing import Any, overload
 
@@ -46,6 +45,7 @@ from bowstring.ipc.schema_cache import get_ipc_schema
 from bowstring.kernels.filters import Filters, FiltersLike, parse_filters
 from bowstring.memory.buffer import Buffer, Memory
 from bowstring.memory.closable import Closable
+from bowstring.memory.forks import cached_property
 
 # Malformed fields of ordinary schemas are errors at once; wide files are opened without decoding all fields.
 _MAX_EAGER_FIELDS = 256

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import compress
 
 import numpy as np
@@ -19,6 +18,7 @@ from bowstring.layouts.gather import copy_ranges, gather_bytes, range_indices, s
 from bowstring.memory import bitmap
 from bowstring.memory.bitmap import Mask
 from bowstring.memory.buffer import EMPTY, UINT8, Buffer, Bytes, allocate, view_enclosing_range
+from bowstring.memory.forks import cached_property
 
 _MAX_RUN_BYTES = (1 << 31) - 1
 """The size of the longest run that is copied as one element: NumPy's elements have no more bytes."""

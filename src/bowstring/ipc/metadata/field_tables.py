@@ -8,7 +8,7 @@ reading the fields, which raises the errors.
 
 from __future__ import annotations
 
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from bowstring.flatbuf.definitions import String, TableVector
 from bowstring.flatbuf.reader import Flatbuffer, FlatTable
 from bowstring.flatbuf.tables import DEFINITIONS, TYPES
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.forks import cached_property
 
 HeaderEntryCounts = npt.NDArray[np.int64]
 """The number of nodes, buffers and variadic counts of fields in a header, shape (fields, 3)."""

@@ -9,7 +9,6 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, count
 from typing import Any, TypeAlias
 
@@ -30,6 +29,7 @@ from bowstring.ipc.metadata.field import (
 from bowstring.ipc.metadata.field_tables import FieldTables, counts_of_childless_types
 from bowstring.layouts.base import Layout
 from bowstring.layouts.registry import layout_of
+from bowstring.memory.forks import cached_property
 
 # Numbers in Schema.fbs.
 LITTLE_ENDIAN, BIG_ENDIAN = 0, 1
