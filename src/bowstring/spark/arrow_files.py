@@ -108,14 +108,9 @@ class _DictionaryEncoder:
 
     def encode(self, batch: Any) -> Any:
         """Return a pyarrow batch with encoded columns."""
-        import pyarrow as pa
-
-        if not self._values:
-            return batch
-        columns = list(batch.columns)
-        for index in self._values:
-            columns[index] = self._encode_column(index, columns[index])
-        return pa.RecordBatch.from_arrays(columns, names=list(map(str, range(len(columns)))))
+        for index in self._values:  # not all columns: pyarrow has no arrays of months
+            batch = batch.set_column(index, str(index), self._encode_column(index, batch.column(index)))
+        return batch
 
     def _encode_column(self, index: int, column: Any) -> Any:
         import pyarrow as pa

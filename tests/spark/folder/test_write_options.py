@@ -159,6 +159,36 @@ def test_a_batch_ends_before_its_strings_exceed_their_offsets_whatever_the_optio
     assert [batch.num_rows for batch in bs.open_file(tmp_path / entry.name)] == [2, 2, 2, 1]
 
 
+def test_columns_of_which_pyarrow_has_no_arrays_are_written_with_each_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pa = pytest.importorskip("pyarrow")
+    monkeypatch.setattr(data_files, "GATHER_BYTES", 100)
+    schema = bs.schema([("id", bs.int64()), ("text", bs.string()), ("months", bs.month_interval())])
+    rows = {"id": [1, 2, 3], "text": ["b", None, "b"], "months": bs.array([4, None, 5], bs.month_interval())}
+    batch = pa.record_batch(bs.record_batch(rows, schema))
+    for name, options in {
+        "dictionaries": WriteOptions(dictionary_columns=["text"], max_records_per_file=4),
+        "partitions": WriteOptions(partition_by=["text"]),
+        "sorted": WriteOptions(sort_by=["text"]),
+    }.items():
+        folder = tmp_path / name
+
+        def stage(path: str, folder: Path = folder) -> Path:
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            return folder / path
+
+        file_schema = schema.select([column for column in schema.names if column not in options.partition_by])
+        writer = data_files.DataFileWriter(stage, "{}.arrow".format, schema.names, options, file_schema)
+        entries = writer.write(iter([batch] * 5))
+        tables = [bs.open_file(folder / entry.name).read_all() for entry in entries]
+        pairs = [
+            pair for each in tables for pair in zip(each["id"].to_pylist(), each["months"].to_pylist(), strict=True)
+        ]
+        assert sorted(map(str, pairs)) == sorted(map(str, [(1, 4), (2, None), (3, 5)] * 5)), name
+        assert len(entries) > 1, name
+
+
 def test_footers_have_statistics_unless_an_option_leaves_them_out(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.range(0, 10, 1, 1)
     save(frame, tmp_path / "a")

@@ -170,7 +170,6 @@ class _GatheredRows:
         self._num_spilled = 0
         self._descriptor = -1
         self._writer: FileWriter | None = None
-        self._schema: Any = None
 
     def __enter__(self) -> Self:
         return self
@@ -199,7 +198,6 @@ class _GatheredRows:
         """Write the rows in memory to the file, as one batch for each partition."""
         for partition, batch in self._split_pending():
             if self._writer is None:
-                self._schema = batch.schema
                 self._descriptor, _ = open_unnamed_file(find_spill_folders())  # it ends with a killed task
                 self._writer = new_file(self._descriptor, import_schema(batch.schema))
             _, array = batch.__arrow_c_array__()
@@ -220,10 +218,7 @@ class _GatheredRows:
         self._writer.close()
         with open_file(self._descriptor) as reader:
             for partition, indices in sorted(self._spilled.items()):
-                yield (
-                    partition,
-                    (pa.record_batch(reader.get_batch(index)).cast(self._schema) for index in indices),
-                )
+                yield partition, (pa.record_batch(reader.get_batch(index)) for index in indices)
 
 
 def _combine(batches: Sequence[Any]) -> Sequence[Any]:
