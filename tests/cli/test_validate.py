@@ -293,3 +293,25 @@ def test_messages_that_the_footer_does_not_list_are_errors(kind: str, listed: li
     expected = [f"footer: the {names[index]} at byte {offsets[index]} is not listed" for index in unlisted]
     assert [message for message in messages if "listed" in message] == expected
     assert bool(messages) == bool(unlisted)
+
+
+def test_a_body_whose_length_in_the_footer_is_too_long_is_an_error() -> None:
+    words = bs.record_batch({"word": bs.array(["a", "b", "a"]).dictionary_encode()})
+    stream = parse_stream(as_file(words, words))
+    assert stream is not None
+
+    def edit(blocks: Any) -> Any:
+        blocks = blocks.copy()
+        blocks["bodyLength"][0] += 8
+        return blocks
+
+    stream.block_edits = {"dictionaries": edit, "recordBatches": edit}
+    with pytest.raises(OSError, match="advertised body size"):
+        pa.ipc.open_file(stream.encode()).read_all()
+    validator = validation.Validator(stream.encode())
+    faults = [(fault.record_batch, fault.message) for fault in validator.faults()]
+    assert faults == [
+        (None, "dictionary batch 0: expected a body of 136 bytes, as in the footer, found 128"),
+        (0, "expected a body of 72 bytes, as in the footer, found 64"),
+    ]
+    assert validator.validation.rows == 6

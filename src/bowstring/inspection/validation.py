@@ -16,11 +16,11 @@ from bowstring.ipc.file import KIND_LABELS, FileReader
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import FILE_START, EndOfStream
+from bowstring.ipc.message import FILE_START, EndOfStream, format_location
 from bowstring.ipc.metadata.field import DictionaryDeclaration
 from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader, check_metadata_version
 from bowstring.ipc.metadata.schema import ColumnSelection, IpcSchema
-from bowstring.ipc.record_batch.reader import DictionaryLookup, create_batch
+from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup, create_batch
 from bowstring.ipc.tools.scan import FileScan, FramingSizes, MessageWalk, StreamScan
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import ArrayData
@@ -136,7 +136,8 @@ class Validator:
         yield from self._find_unlisted_messages(reader)
         try:
             dictionaries = list(reader.ipc_schema.dictionaries_by_id.values())
-            for header, _body, location in reader.read_dictionary_messages():
+            for header, body, location in reader.read_dictionary_messages():
+                yield from _find_body_length_fault(header, body, None, f"{format_location(location)}: ")
                 if not dictionaries:  # else they are checked below
                     get_dictionary_declaration(reader.ipc_schema, header, location)
         except InvalidDataError as error:
@@ -150,6 +151,8 @@ class Validator:
             except InvalidDataError as error:
                 yield _create_fault(error, (index, None, None))
             else:
+                assert isinstance(batch.lazy_columns, BatchColumns)
+                yield from _find_body_length_fault(batch.lazy_columns.header, batch.lazy_columns.body, index)
                 fault_count = self.validation.fault_count
                 yield from self._find_batch_faults(index, batch)
                 if self._statistics is not None and self.validation.fault_count == fault_count:
@@ -290,6 +293,18 @@ class Validator:
                 continue
             for path, problem in find_faults(column, self._full, self._validated):
                 yield _create_fault(problem, (number, index, name), path)
+
+
+def _find_body_length_fault(
+    header: BatchHeader, body: BodyLocation, record_batch: int | None, prefix: str = ""
+) -> Iterator[Fault]:
+    """Compare the length of a body in the footer, which is that of `body`, with the one in its header.
+
+    Our readers need only the header's, but others reject the file.
+    """
+    if header.body_bytes < body.size:  # if it is greater, reading the message is an error
+        problem = f"{prefix}expected a body of {body.size} bytes, as in the footer, found {header.body_bytes}"
+        yield _create_fault(InvalidDataError(problem), (record_batch, None, None))
 
 
 def iter_validated_batches(batches: Iterable[RecordBatch], hint: str) -> Iterator[RecordBatch]:
