@@ -350,18 +350,9 @@ def test_messages_that_a_footer_does_not_list_are_saved_and_reported(
 
 
 @pytest.mark.parametrize("kind", ["dictionaries", "recordBatches"])
-@pytest.mark.parametrize(
-    ("field", "change", "is_intact"),
-    [
-        ("metaDataLength", -8, False),
-        ("bodyLength", -64, False),
-        ("bodyLength", 1 << 20, False),
-        ("bodyLength", 8, True),
-    ],
-)
-def test_wrong_lengths_in_a_footer_are_reported_if_readers_reject_them(
-    kind: str, field: str, change: int, is_intact: bool
-) -> None:
+@pytest.mark.parametrize("change", [0, -8, 8, 1 << 20])
+@pytest.mark.parametrize("field", ["metaDataLength", "bodyLength"])
+def test_wrong_lengths_in_a_footer_are_reported(kind: str, field: str, change: int) -> None:
     rows = bs.record_batch({"word": bs.array(["a", "b", "a"]).dictionary_encode()})
     stream = parse_stream(as_file(rows))
     assert stream is not None
@@ -374,7 +365,7 @@ def test_wrong_lengths_in_a_footer_are_reported_if_readers_reject_them(
     raw = stream.encode()
     report, saved = recover(raw)
     assert saved[0].equals(rows)
-    assert report.is_intact == is_intact == (not list(Validator(raw).faults()))
+    assert report.is_intact == (change == 0) == (not list(Validator(raw).faults()))
 
 
 # Damaged columns

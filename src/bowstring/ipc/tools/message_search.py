@@ -55,8 +55,6 @@ _MAX_PARSED_RATIO = 4
 _MIN_PARSED_LIMIT_BYTES = 64 << 20
 # Each may claim to be long, if bytes before it were lost: the limit above is for the search.
 _MAX_FRAMING_TRIALS = 8
-_BUFFER_ALIGNMENT_BYTES = 8
-"""Of every buffer in a body («RecordBatch message»); other readers reject bodies that are not aligned."""
 
 MessageKind = Literal["record batch", "dictionary batch"]
 SchemaMessage: TypeAlias = Message[FlatTable]
@@ -137,13 +135,9 @@ class DecodedFooter:
         return sorted((*self.batches, *self.dictionaries))
 
     def has_valid_block(self, message: BatchMessage) -> bool:
-        """Whether the block of a message has all of its bytes and ends before the footer, as readers of files check."""
-        metadata_bytes, body_bytes = self.block_lengths[message.start]
-        return (
-            message.metadata_bytes == metadata_bytes
-            and message.header.body_bytes <= body_bytes
-            and message.start + metadata_bytes + body_bytes <= self.offset
-        )
+        """Whether the block of a message has its lengths and ends before the footer, as readers of files check."""
+        lengths = message.metadata_bytes, message.header.body_bytes
+        return self.block_lengths[message.start] == lengths and message.start + sum(lengths) <= self.offset
 
     def to_expected_schema(self, start: int, stop: int, dropped_range: DroppedRange | None = None) -> ExpectedSchema:
         """Return the footer's schema for messages after the one from `start` to `stop`."""
@@ -567,9 +561,6 @@ class MessageSearch:
         problem = header.find_problem()
         if problem is not None:
             raise InvalidDataError(f"{candidate.location}: {problem}")
-        buffers = header.buffers()
-        if (buffers["offset"][buffers["length"] > 0] % _BUFFER_ALIGNMENT_BYTES).any():
-            raise InvalidDataError(f"{candidate.location}: a buffer does not begin at a multiple of 8 bytes")
         return candidate
 
 
