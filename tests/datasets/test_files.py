@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 
 import bowstring as bs
 from bowstring.cli.main import main
+from bowstring.datasets import EpochReader
 from bowstring.errors import InvalidArgumentError, InvalidDataError, IsDirectoryError, MissingFileError
 from bowstring.io.store_path import StorePath
 
@@ -41,6 +44,30 @@ def test_files_of_a_folder_that_differ_in_nullability_only_are_one_table(tmp_pat
     bs.write_table(bs.table({"day": ["4"]}), tmp_path / "4.arrow")
     with pytest.raises(InvalidDataError, match=r"4\.arrow: expected Schema\(day: int64.*found Schema\(day: string\)"):
         bs.read_table(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("create_type", "values"),
+    [
+        (lambda field: bs.list_(field("item", "int64")), [[1, 2], [3]]),
+        (lambda field: bs.list_(bs.field("item", bs.struct([field("a", "int64")]))), [[{"a": 1}], []]),
+        (lambda field: bs.list_(field("item", "int64"), 2), [[1, 2], [3, 4]]),
+    ],
+)
+def test_files_that_differ_in_the_nullability_of_nested_fields_are_one_table(
+    tmp_path: Path, create_type: Callable[[Any], Any], values: list[Any]
+) -> None:
+    for name, nullable in (("a", False), ("b", True)):
+        values_type = create_type(partial(bs.field, nullable=nullable))
+        bs.write_table(bs.table({"x": bs.array(values, values_type)}), tmp_path / f"{name}.arrow")
+    table, data = bs.read_table(tmp_path), bs.dataset(tmp_path)
+    assert table["x"].type == data.schema.field("x").type == values_type
+    assert table["x"].to_pylist() == data.read_all()["x"].to_pylist() == values * 2
+    (batch,) = EpochReader(data, batch_rows=4)
+    batch.validate(full=True)
+    assert batch.to_pydict() == {"x": values * 2}
+    assert main(["convert", str(tmp_path), str(tmp_path / "joined.parquet")]) == 0
+    assert bs.read_table(tmp_path / "joined.parquet")["x"].to_pylist() == values * 2
 
 
 def test_what_has_no_files_is_an_error_of_its_kind(tmp_path: Path) -> None:

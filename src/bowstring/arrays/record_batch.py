@@ -22,13 +22,14 @@ from bowstring.interop import c_data
 from bowstring.interop.c_array import ColumnarBatch
 from bowstring.interop.pandas import PANDAS_KEY, is_pandas_object
 from bowstring.interop.pyarrow_arrays import find_expression, import_pyarrow
+from bowstring.kernels.cast import replace_fields
 from bowstring.kernels.chunked_array_data import ChunkedArrayData
 from bowstring.kernels.filter import MaskLike, NullSelection, mask_to_indices, mask_to_nullable_indices
 from bowstring.kernels.filters import Filters, FiltersLike, is_filters, parse_filters
 from bowstring.kernels.nulls import check_no_nulls
 from bowstring.layouts.base import ArrayData, Indices, check_expanded_containers
 from bowstring.layouts.indexing import clip_slice
-from bowstring.layouts.registry import layout_of_class
+from bowstring.layouts.registry import layout_of, layout_of_class
 from bowstring.layouts.struct_ import StructLayout, columns_to_rows
 from bowstring.pyarrow_names import explain_missing_attributes
 
@@ -296,6 +297,22 @@ class RecordBatch(ColumnContainer[Array]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordBatch, (self.schema, self.num_rows, self.columns, self.pairs)
+
+
+def with_nullability(batch: RecordBatch, schema: Schema) -> RecordBatch:
+    """Return a batch with a schema that differs at most in which fields, at any depth, may have nulls; nothing is
+    copied.
+    """
+    if batch.schema is schema:
+        return batch
+    lazy_columns, types_by_index = batch.lazy_columns, schema.types
+    if batch.schema.types == types_by_index:
+        return RecordBatch(schema, batch.num_rows, lazy_columns, batch.pairs)
+    columns = LazyArrays(
+        len(types_by_index),
+        lambda index: Array.from_array_data(replace_fields(lazy_columns[index], layout_of(types_by_index[index]))),
+    )
+    return RecordBatch(schema, batch.num_rows, columns, batch.pairs)
 
 
 def filter_batches(

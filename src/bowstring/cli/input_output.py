@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.record_batch import RecordBatch, with_nullability
 from bowstring.cli.storage_options import get_storage_options
 from bowstring.datasets.files import File, list_files, unify_nullability
 from bowstring.datatypes.nullability import as_nullable
@@ -136,7 +136,7 @@ def check_schemas(source: TableSource, options: SourceOptions) -> None:
 
 def _with_schema(schema: Schema, table: LazyTable) -> Iterator[RecordBatch]:
     for batch in table.batches:
-        yield RecordBatch(schema, batch.num_rows, batch.lazy_columns, batch.pairs)
+        yield with_nullability(batch, schema)
 
 
 def source_name(file: str | None) -> str:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from glob import has_magic
 from typing import Any, TypeAlias
 
-from bowstring.arrays.record_batch import RecordBatch
+from bowstring.arrays.record_batch import with_nullability
 from bowstring.arrays.table import Table
 from bowstring.datasets.manifest import list_files_without_manifest, read_manifest
 from bowstring.datatypes.nullability import as_nullable
@@ -86,11 +86,7 @@ def read_table(  # noqa: PLR0913 -- all but one are options
         raise InvalidArgumentError("read_table: expected at least one path")
     tables = [(str(file), read_file(file, columns, filters, limits, options)) for file in files]
     schema = unify_nullability((file, table.schema) for file, table in tables)
-    batches = [
-        RecordBatch(schema, batch.num_rows, batch.lazy_columns, batch.pairs)
-        for _, table in tables
-        for batch in table.to_batches()
-    ]
+    batches = [with_nullability(batch, schema) for _, table in tables for batch in table.to_batches()]
     return Table(schema, batches)
 
 

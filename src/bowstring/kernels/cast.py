@@ -43,7 +43,7 @@ def cast(array: ArrayData, target_type: TypeLike, safe: bool = True) -> ArrayDat
     source = array.type
     target_type = as_type(target_type, "cast")
     if source == target_type:
-        return _rename_fields(array, layout_of(target_type))
+        return replace_fields(array, layout_of(target_type))
     check_expanded_array(array)
     try:
         for source_types, target_types, convert in _CASTS:
@@ -96,14 +96,16 @@ def _drop_null_and_compact(array: ArrayData) -> ArrayData:
     return array.layout.take(array, np.arange(array.length) if mask is None else np.flatnonzero(mask))
 
 
-def _rename_fields(array: ArrayData, layout: Layout) -> ArrayData:
-    """Return an array with the field names of an equal type at every depth, without copying."""
+def replace_fields(array: ArrayData, layout: Layout) -> ArrayData:
+    """Return an array with the field names and nullability of another layout of its kind at every depth, without
+    copying.
+    """
     if array.layout is layout:
         return array
-    children = tuple(map(_rename_fields, array.children, layout.children))
+    children = tuple(map(replace_fields, array.children, layout.children))
     dictionary = array.dictionary
     if dictionary is not None and layout.dictionary is not None:
-        dictionary = _rename_fields(dictionary, layout.dictionary)
+        dictionary = replace_fields(dictionary, layout.dictionary)
     return ArrayData(
         layout, array.length, array.own_buffers, children, dictionary, array.known_null_count, array.offset
     )

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from bowstring.arrays.record_batch import RecordBatch, filter_batches
+from bowstring.arrays.record_batch import RecordBatch, filter_batches, with_nullability
 from bowstring.arrays.table import Table
 from bowstring.datatypes.nullability import as_nullable
 from bowstring.datatypes.schema import Schema
@@ -229,7 +229,7 @@ class DatasetReader(Closable):
                     num_rows += batch.num_rows
                     if ahead is not None and isinstance(batches, _SelectedColumns) and batches.received is not None:
                         ahead.batch_bytes = batches.received.nbytes
-                    yield request, start, with_shared_schema(batch, self.schema)
+                    yield request, start, with_nullability(batch, self.schema)
                     if shared_ahead is not None:
                         shared_ahead.wait_until_needed()
                 # Some batches are not read with filters.
@@ -563,8 +563,3 @@ _Opened: TypeAlias = Connection | _OpenFile
 _Batches: TypeAlias = Stream | _OpenFile | _SelectedColumns
 _LocationErrors: TypeAlias = dict[int, dict[PartRequest | FileRequest, BowstringError]]
 """Why locations of a part can't be used, by the index of the part."""
-
-
-def with_shared_schema(batch: RecordBatch, schema: Schema) -> RecordBatch:
-    """Return a batch with an equal schema, which all batches of a data set share."""
-    return batch if batch.schema is schema else RecordBatch(schema, batch.num_rows, batch.lazy_columns, batch.pairs)
