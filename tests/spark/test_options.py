@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from bowstring.errors import ConnectionLostError, InvalidArgumentError
 from bowstring.io.store_path import StorePath
-from bowstring.spark.options import ReadOptions, WriteOptions, check_options, parse_path
+from bowstring.spark.options import ReadOptions, WriteOptions, check_options, encode_options, parse_path
 
 READING = {
     "splitbyte": "did you mean 'splitBytes'",
@@ -71,6 +74,13 @@ def test_a_field_has_the_value_of_its_option_or_of_the_session() -> None:
     assert not ReadOptions.parse({"session.partitioncolumntypeinference": "false"}).partition_column_type_inference
     written = WriteOptions.parse({"compression": "ZSTD", "compressionlevel": "-3", "partitionby": "['a,b']"})
     assert written == WriteOptions(compression="zstd", compression_level=-3, partition_by=["a,b"])
+
+
+def test_filters_of_python_values_are_literals() -> None:
+    filters = [("span", "<", timedelta(days=-1)), ("n", "in", [np.float32(2.5), np.int64(3), None, math.inf])]
+    assert encode_options({"filters": filters}) == {
+        "filters": "[('span', '<', -86400000000), ('n', 'in', [2.5, '3', None, 'inf'])]"
+    }
 
 
 def test_a_path_is_local_or_the_url_of_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

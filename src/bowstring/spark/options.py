@@ -14,10 +14,12 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, cast
+
+import numpy as np
 
 from bowstring.errors import InvalidArgumentError, check_count
 from bowstring.io.fsspec_store import is_url
@@ -328,8 +330,11 @@ def _to_literal(value: Any) -> Any:
     """Return the parts of a filter as Python's literals; others, such as times, as text."""
     if isinstance(value, list | tuple | set):
         return type(value)(map(_to_literal, value))
-    is_literal = type(value) in (str, bytes, bool, int, NoneType) or (type(value) is float and math.isfinite(value))
-    return value if is_literal else str(value)
+    if isinstance(value, timedelta):
+        return value // timedelta(microseconds=1)  # as Spark stores intervals, which are not parsed from text
+    if isinstance(value, float | np.floating) and math.isfinite(value):
+        return float(value)
+    return value if type(value) in (str, bytes, bool, int, NoneType) else str(value)
 
 
 def _list_options(action: Action) -> list[str]:
