@@ -286,6 +286,10 @@ def test_values_of_a_partition_are_compared() -> None:
     assert filters.may_match_values({"a": 6, "day": dt.date(2020, 1, 2)})
     assert not filters.may_match_values({"a": 5, "day": dt.date(2020, 1, 2)})
     assert not filters.may_match_values({"a": 6, "s": None, "day": None})
+    first = dt.datetime(1, 1, 1, tzinfo=dt.timezone(dt.timedelta(hours=1)))  # in UTC in the year 0
+    filters = RowFilters.parse("[('t', '<', '0001-01-01 00:00:00Z')]", SCHEMA)
+    assert filters.may_match_values({"t": first})
+    assert not filters.may_match_values({"t": first + dt.timedelta(hours=1)})
 
 
 def test_statistics_of_values_that_are_converted_are_not_used(tmp_path: Path) -> None:

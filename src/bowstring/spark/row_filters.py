@@ -104,8 +104,11 @@ class RowFilters:
 
     def may_match_values(self, values: Mapping[str, Any]) -> bool:
         """Whether rows with these values of some columns, for example from a partition folder, may match."""
-        fields = tuple(field for field in to_arrow_schema(self.schema) if field.name in values)
-        schema, columns = Schema(fields), [array([values[field.name]], field.type) for field in fields]
+        import pyarrow as pa
+
+        schema = Schema(tuple(field for field in to_arrow_schema(self.schema) if field.name in values))
+        # By pyarrow, as the rows': a time of the first or last day may be in the year 0 or 10000 in UTC.
+        columns = [array(pa.array([values[field.name]], field.type)) for field in pa.schema(schema)]
         return not self.conjunctions or any(
             all(
                 condition[0] not in values or parse_filters([condition], schema).evaluate(columns)[0]
