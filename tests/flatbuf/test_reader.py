@@ -115,6 +115,24 @@ def test_text_that_is_not_utf8_names_the_byte() -> None:
         _ = root(data)["text"]
 
 
+@pytest.mark.parametrize("slot", ["text", "raw"])
+@pytest.mark.parametrize("length", [0, 2, 4])
+def test_text_of_another_length_is_rejected(slot: str, length: int) -> None:
+    data = bytearray(build_flatbuffer(TREE, "Tree", {slot: "abc" if slot == "text" else b"abc", "large": -1}))
+    data += b"xyz"
+    at = data.index(b"abc")
+    data[at + 4] = 1  # after the zero byte
+    struct.pack_into("<I", data, at - 4, length)
+    with pytest.raises(errors.InvalidDataError, match=rf"Tree\.{slot} is not followed by a zero byte"):
+        _ = root(bytes(data))[slot]
+
+
+def test_text_at_the_end_without_a_zero_byte_is_rejected() -> None:
+    data = build_flatbuffer(TREE, "Tree", {"text": "abc"})
+    with pytest.raises(errors.InvalidDataError, match="is not followed by a zero byte"):
+        _ = root(data[: data.index(b"abc") + 3])["text"]
+
+
 def count_tables(table: FlatTable) -> int:
     return 1 + sum(count_tables(child) for child in table["children"])
 

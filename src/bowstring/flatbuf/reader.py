@@ -6,7 +6,7 @@ followed, and work is bounded by the size of the flatbuffer.
 
 The format in short: a table begins with a signed distance back to its vtable. The vtable contains its own size, the
 table's size, and the offset of each slot in the table (0: absent, the default applies). Strings, vectors and tables are
-referenced by unsigned distances forward. All integers are little-endian.
+referenced by unsigned distances forward. A zero byte follows each string. All integers are little-endian.
 """
 
 from __future__ import annotations
@@ -201,6 +201,9 @@ class FlatTable:
             size = flatbuffer.size
             raise LimitError(f"{flatbuffer.location}: text of more than {4 * size} bytes in a flatbuffer of {size}")
         text = bytes(flatbuffer.raw[start : start + length])
+        # Readers need only the length, but with a damaged one the text would be cut off, or include other bytes.
+        if flatbuffer.raw[start + length : start + length + 1] != b"\0":
+            raise flatbuffer.invalid_data_error(f"{slot.path} is not followed by a zero byte", start + length)
         if not is_utf8:
             return text
         try:

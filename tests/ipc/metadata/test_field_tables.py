@@ -227,3 +227,18 @@ def test_names_that_occur_elsewhere_in_a_message_are_found_as_names() -> None:
     raw = encode_footer_with_pyarrow(pa.schema(twice))
     assert raw.count(struct.pack("<I", 4) + b"name") > 9
     assert IpcSchema.from_table(schema_table(raw), DEFAULT_LIMITS).fields.indices_of("name") == list(range(9))
+
+
+@pytest.mark.parametrize("length", [0, 3, 40])
+def test_a_name_of_another_length_is_left_to_reading_its_field(length: int) -> None:
+    raw = bytearray(encode_footer(bs.schema([("first", bs.int8()), ("name", bs.int8()), ("", bs.int8())])))
+    intact = FieldTables.from_schema_table(schema_table(bytes(raw)))
+    assert intact.names() == ["first", "name", ""]
+    assert intact.indices_of(b"name") == [1]
+    at = raw.rindex(b"name\0")  # in the footer
+    raw[at - 4 : at] = length.to_bytes(4, "little")
+    damaged = FieldTables.from_schema_table(schema_table(bytes(raw)))
+    assert damaged.names() is None
+    assert damaged.indices_of(b"name") is None
+    with pytest.raises(InvalidDataError, match=r"Field\.name is not followed by a zero byte"):
+        read_fields_one_by_one(bytes(raw))

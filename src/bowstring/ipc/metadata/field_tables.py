@@ -125,7 +125,11 @@ class FieldTables:
 
     @cached_property
     def _name_spans(self) -> tuple[_IntArray, _IntArray]:
-        return self._locate_elements("name")
+        starts, lengths = self._locate_elements("name")
+        stops = starts + lengths
+        _require(stops < self._flatbuffer.size)
+        _require((self._bytes[stops] == 0) | (starts == 4))  # an absent name has the target 0
+        return starts, lengths
 
     def _count_header_entries(self) -> HeaderEntryCounts:
         type_positions, is_encoded = self._locate_slot("type_type"), self._locate_slot("dictionary") > 0
