@@ -12,16 +12,16 @@ from bowstring.display.objects import report_to_html
 from bowstring.errors import InvalidDataError, add_location, format_count, prefix_errors
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.dictionaries.reader import StreamDictionaries, get_dictionary_declaration
-from bowstring.ipc.file import KIND_LABELS, FileReader
+from bowstring.ipc.file import FileReader
 from bowstring.ipc.file_statistics import FileStatistics, check_batch_statistics
 from bowstring.ipc.format_detection import MAX_PIPED_BYTES, open_and_detect_format
 from bowstring.ipc.limits import DEFAULT_LIMITS, ReadLimits
-from bowstring.ipc.message import FILE_START, EndOfStream, format_location
+from bowstring.ipc.message import FILE_START, format_location
 from bowstring.ipc.metadata.field import DictionaryDeclaration
-from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, HeaderReader, check_metadata_version
+from bowstring.ipc.metadata.header import RECORD_BATCH, BatchHeader, check_metadata_version
 from bowstring.ipc.metadata.schema import ColumnSelection, IpcSchema
 from bowstring.ipc.record_batch.reader import BatchColumns, BodyLocation, DictionaryLookup, create_batch
-from bowstring.ipc.tools.scan import FileScan, FramingSizes, MessageWalk, StreamScan
+from bowstring.ipc.tools.scan import FileScan, FramingSizes, StreamScan, find_unlisted_messages
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.layouts.base import ArrayData
 from bowstring.layouts.validation import find_faults
@@ -133,7 +133,8 @@ class Validator:
         self._call_report_progress(reader.num_record_batches)
         yield from self._find_footer_faults(reader)
         yield from self._find_schema_message_faults(reader)
-        yield from self._find_unlisted_messages(reader)
+        for kind, offset in find_unlisted_messages(reader, self._limits):
+            yield _create_fault(InvalidDataError(f"footer: the {kind} at byte {offset} is not listed"))
         try:
             dictionaries = list(reader.ipc_schema.dictionaries_by_id.values())
             for header, body, location in reader.read_dictionary_messages():
@@ -195,31 +196,6 @@ class Validator:
             )
             problem = f"schema message: expected {in_footer}, as in the footer, found {in_message}"
             yield _create_fault(InvalidDataError(problem))
-
-    def _find_unlisted_messages(self, reader: FileReader) -> Iterator[Fault]:
-        """Look for dictionary and record batches between the messages that the footer lists: readers skip them."""
-        messages, footer = reader.messages, reader.messages.footer
-        walk = MessageWalk(messages.source, self._limits, HeaderReader(self._limits).read)
-        blocks = [
-            footer.get_block(block_list, i)
-            for block_list in messages.block_lists.values()
-            for i in range(block_list.count)
-        ]
-        stop = len(FILE_START)
-        for block in sorted([*filter(messages.is_valid_block, blocks), (footer.offset, 0, 0)]):
-            # A message begins at a multiple of 8; an end marker, other bytes or nothing is no message.
-            while (offset := stop + -stop % 8) < block[0]:
-                try:
-                    message = walk.read(offset, block[0])
-                except InvalidDataError:
-                    break
-                if isinstance(message, EndOfStream) or message.stop > block[0]:
-                    break
-                if isinstance(message.header, BatchHeader):
-                    kind = KIND_LABELS[message.header.template.kind]
-                    yield _create_fault(InvalidDataError(f"footer: the {kind} at byte {offset} is not listed"))
-                stop = message.stop
-            stop = max(stop, sum(block))
 
     def _find_stream_faults(self, scan: StreamScan) -> Iterator[Fault]:
         validation, ipc_schema, dictionaries = self.validation, scan.ipc_schema, StreamDictionaries()

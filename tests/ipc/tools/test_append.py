@@ -18,6 +18,7 @@ import pytest
 
 import bowstring as bs
 from bowstring import errors
+from fuzz.editable_stream import parse_stream
 from tests.ipc.samples import as_file, batch, dictionary_batch
 
 
@@ -322,6 +323,17 @@ def test_a_footer_with_blocks_outside_the_file_is_rejected(path: Path) -> None:
     path.write_bytes(bytes(raw))
     with pytest.raises(errors.InvalidDataError, match="outside the file"):
         bs.ipc.append_to_file(path)
+
+
+def test_a_batch_that_the_footer_does_not_list_is_not_overwritten(path: Path) -> None:
+    stream = parse_stream(as_file(batch(), batch()))
+    assert stream is not None
+    stream.block_edits["recordBatches"] = lambda blocks: blocks[:1]
+    path.write_bytes(stream.encode())
+    before = path.read_bytes()
+    with pytest.raises(errors.InvalidDataError, match=r"record batch at byte \d+ is not listed: `recover` saves it"):
+        bs.ipc.append_to_file(path, batch())
+    assert path.read_bytes() == before
 
 
 def test_batches_are_appended_to_files_of_other_writers(shared_folder: Path, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ from bowstring.ipc.metadata.schema import V4
 from bowstring.ipc.stream import Encoder
 from bowstring.ipc.tools.copy_byte_ranges import copy_file_range
 from bowstring.ipc.tools.message_writer import copy_schema_table
+from bowstring.ipc.tools.scan import find_unlisted_messages
 from bowstring.ipc.tools.schema_difference import describe_schema_difference
 from bowstring.ipc.write_options import IpcWriteOptions
 from bowstring.ipc.writers import FileWriter
@@ -179,6 +180,10 @@ class _ExistingFile:
                 raise InvalidDataError(f"{source.name}: footer: a block of {kind} is outside the file")
             self.end = max([self.end, *(sum(block) for block in blocks)])
             self.blocks[kind] = blocks
+        for kind, offset in find_unlisted_messages(reader, limits):  # it would be overwritten
+            raise InvalidDataError(
+                f"{source.name}: footer: the {kind} at byte {offset} is not listed: `recover` saves it"
+            )
         # New messages begin after the last old one, in place of the old end marker and footer.
         self.end += -self.end % 8
 

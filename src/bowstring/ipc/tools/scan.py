@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from bowstring.datatypes.field import Metadata
-from bowstring.errors import TruncatedError
+from bowstring.errors import InvalidDataError, TruncatedError
 from bowstring.flatbuf.reader import FlatTable
 from bowstring.io.byte_ranges import Span
 from bowstring.io.memory_source import MemorySource
@@ -17,7 +17,7 @@ from bowstring.io.range_source import MAX_ROUND_BYTES, RangeSource
 from bowstring.io.sources import AnySource, RandomAccessSource
 from bowstring.io.stream_source import StreamSource
 from bowstring.ipc.api import create_file_reader
-from bowstring.ipc.file import KIND_LABELS
+from bowstring.ipc.file import KIND_LABELS, FileReader
 from bowstring.ipc.footer import TRAILER, Footer
 from bowstring.ipc.format_detection import Format, detect_format, open_and_detect_format
 from bowstring.ipc.limits import ReadLimits
@@ -138,6 +138,31 @@ class MessageWalk(Generic[Header]):
         """
         self._messages.seek(offset)
         return self._messages.read(self._source.read_at, self._source.size if stop is None else stop)
+
+
+def find_unlisted_messages(reader: FileReader, limits: ReadLimits) -> Iterator[tuple[str, int]]:
+    """Yield kind and offset of each dictionary and record batch of a file that is between those that its footer lists:
+    readers skip them.
+    """
+    messages, footer = reader.messages, reader.messages.footer
+    walk = MessageWalk(messages.source, limits, HeaderReader(limits).read)
+    blocks = [
+        footer.get_block(block_list, i) for block_list in messages.block_lists.values() for i in range(block_list.count)
+    ]
+    stop = len(FILE_START)
+    for block in sorted([*filter(messages.is_valid_block, blocks), (footer.offset, 0, 0)]):
+        # A message begins at a multiple of 8; an end marker, other bytes or nothing is no message.
+        while (offset := stop + -stop % 8) < block[0]:
+            try:
+                message = walk.read(offset, block[0])
+            except InvalidDataError:
+                break
+            if isinstance(message, EndOfStream) or message.stop > block[0]:
+                break
+            if isinstance(message.header, BatchHeader):
+                yield KIND_LABELS[message.header.template.kind], offset
+            stop = message.stop
+        stop = max(stop, sum(block))
 
 
 class HeaderPrefetch:
