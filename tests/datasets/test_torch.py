@@ -224,6 +224,31 @@ def test_stateful_data_loaders_resume_with_the_same_workers(dataset: Dataset) ->
         assert rows == expected
 
 
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_stateful_data_loaders_resume_at_the_end_of_an_epoch(table: bs.Table, num_workers: int) -> None:
+    stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="requires torchdata")
+
+    def create() -> Any:
+        epochs = EpochDataset(EpochReader(table, 128, seed=5))
+        return stateful.StatefulDataLoader(epochs, batch_size=None, num_workers=num_workers)
+
+    loader, resumed = create(), create()
+    assert len(list(loader)) == -(-table.num_rows // 128)
+    resumed.load_state_dict(loader.state_dict())
+    for expected, batch in zip(loader, resumed, strict=True):
+        assert torch.equal(expected["row"], batch["row"])
+
+
+def test_an_iteration_without_a_batch_is_at_the_beginning_of_its_epoch(table: bs.Table) -> None:
+    epochs = EpochDataset(EpochReader(table, 128, seed=5))
+    list(epochs)
+    iterator = iter(epochs)
+    assert epochs.state_dict(num_batches=0) == epochs.state_dict()
+    assert epochs.state_dict(num_batches=0)["epoch"] == 1
+    next(iterator)
+    assert epochs.state_dict(num_batches=1) == epochs.state_dict()
+
+
 def test_stateful_data_loaders_resume_with_other_workers_by_the_state_of_the_data_set(dataset: Dataset) -> None:
     stateful = pytest.importorskip("torchdata.stateful_dataloader", reason="requires torchdata")
     rows: list[int] = []

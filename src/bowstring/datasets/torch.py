@@ -170,6 +170,8 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         """The position of this worker, for the next iteration."""
         self._running: EpochReader | None = None
         """The reader of the last iteration in this process."""
+        self._is_pending = False
+        """Whether the next iteration has an iterator already, which has not begun."""
 
     @property
     def categories(self) -> dict[str, list[Any]]:
@@ -181,6 +183,17 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         self._shared_position.set_epoch(check_epoch(epoch))
 
     def __iter__(self) -> Iterator[TensorBatch]:
+        if get_worker_info() is not None:
+            return self._begin_iteration()
+        self._is_pending = True
+        return self._iterate_on_demand()
+
+    def _iterate_on_demand(self) -> Iterator[TensorBatch]:
+        """Begin with the first batch: to resume at the end of an epoch, torchdata drops an iterator without one."""
+        self._is_pending = False
+        yield from self._begin_iteration()
+
+    def _begin_iteration(self) -> Iterator[TensorBatch]:
         info = get_worker_info()
         worker, num_workers = (0, 1) if info is None else (info.id, info.num_workers)
         # Equal in all workers of a loop, and another number in the next loop.
@@ -213,7 +226,8 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
         """
         if num_batches is None and self._running is not None:
             return self._running.state_dict()
-        epoch, next_batch = self._shared_position.position
+        position = self._shared_position
+        epoch, next_batch = position.next_position if self._is_pending else position.position
         next_batch += to_integer("num_batches", num_batches or 0) * self._reader.world_size
         return self._create_reader(epoch, next_batch).state_dict()
 
@@ -231,7 +245,7 @@ class EpochDataset(IterableDataset[TensorBatch]):  # type: ignore[misc, unused-i
             self._state = dict(state)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_running": None}
+        return {**self.__dict__, "_running": None, "_is_pending": False}
 
 
 class _SharedPosition:
