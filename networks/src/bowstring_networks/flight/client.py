@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from bowstring.arrays.record_batch import RecordBatch, as_batch
+from bowstring.arrays.record_batch import RecordBatch, as_batch, with_nullability
 from bowstring.datatypes.schema import Schema, schema as as_schema
 from bowstring.errors import (
     BowstringError,
@@ -27,7 +27,7 @@ from bowstring.errors import (
 from bowstring.kernels.filters import FiltersLike
 from bowstring.sharing.client.connect import ConnectOptions, connect_to_first, connect_to_location
 from bowstring.sharing.client.connection import ConnectionOptions
-from bowstring.sharing.client.dataset_reader import DatasetReader, with_shared_schema
+from bowstring.sharing.client.dataset_reader import DatasetReader
 from bowstring.sharing.client.read_ahead import ReadAhead
 from bowstring.sharing.dataset_locations import MAX_LOCATIONS, merge_location_errors, sort_by_distance
 from bowstring.sharing.uris import join_role_uris, parse_dataset_uri, parse_scheme
@@ -234,7 +234,7 @@ class FlightDatasetReader(DatasetReader):
                 for batch in stream:
                     if self.is_closed:
                         raise ClosedError("the data set was closed while it was read")
-                    yield with_shared_schema(batch, self.schema)
+                    yield with_nullability(batch, self.schema)
             finally:
                 stream.cancel()
 
