@@ -115,6 +115,18 @@ def test_memory_can_t_be_sealed_while_a_writable_view_is_held(keep: object) -> N
         builder.seal().close()
 
 
+def test_memory_that_is_busy_is_sealed_soon_after(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel refuses to seal memory while it is mapped for writing, and while it uses the pages itself."""
+    with RegionWriter("busy") as writer:
+        writer.write(b"content")
+        with mmap.mmap(writer.fileno(), 7), pytest.raises(InvalidArgumentError, match="mapped for writing"):
+            writer.seal()
+        mapping = mmap.mmap(writer.fileno(), 7)
+        monkeypatch.setattr("time.sleep", lambda _: mapping.close())
+        with writer.seal() as region:
+            assert bytes(region.memory) == b"content"
+
+
 def test_memory_that_failed_to_be_sealed_can_be_written_and_sealed_later() -> None:
     with Region.create_builder(100) as builder:
         builder.memory[:5] = b"first"

@@ -9,6 +9,7 @@ import mmap
 import os
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -50,6 +51,9 @@ _SHORTAGES = {
 _BLOCK_BYTES = 512  # the unit of `st_blocks`, whatever `st_blksize` is
 _MAP_FIXED = 0x10  # of mman.h, which Python's mmap does not export; x86, Arm, POWER, RISC-V and s390 agree
 _UNUSABLE: list[mmap.mmap] = []
+_SEALING_WAITS_S = (0.01, 0.02, 0.05, 0.1, 0.2)
+"""Between attempts to seal. The kernel refuses as well while it uses pages itself, and while a child that another
+thread is starting still has the mappings of this process."""
 
 
 def new_memfd(name: str) -> int:
@@ -74,21 +78,27 @@ def new_memfd(name: str) -> int:
 def seal(descriptor: int, name: str) -> tuple[int, int]:
     """Seal a memfd permanently. Returns a new read-only descriptor and the size in bytes; `descriptor` stays open.
 
-    Raises `InvalidArgumentError` while it is mapped for writing, and `ResourceError`; it is not sealed then.
+    Raises `InvalidArgumentError` if it stays mapped for writing, and `ResourceError`; it is not sealed then.
     """
     try:
         # Before the seals are set: after a shortage of descriptors the region can still be written, and sealed later.
         reader = reopen_read_only(descriptor, name)
     except FileNotFoundError:  # no /proc: the seals alone keep writers out
         reader = os.dup(descriptor)
-    try:
-        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
+    with call_on_error(os.close, reader):
+        for wait_s in (*_SEALING_WAITS_S, None):
+            try:
+                fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _ALL_SEALS)
+                break
+            except OSError as error:
+                if error.errno != errno.EBUSY:
+                    raise
+                if wait_s is None:
+                    raise InvalidArgumentError(
+                        f"region {name!r} can't be sealed while it is mapped for writing"
+                    ) from None
+            time.sleep(wait_s)
         return reader, os.fstat(descriptor).st_size
-    except OSError as error:
-        os.close(reader)
-        if error.errno == errno.EBUSY:
-            raise InvalidArgumentError(f"region {name!r} can't be sealed while it is mapped for writing") from None
-        raise
 
 
 def reopen_read_only(descriptor: int, name: str) -> int:
