@@ -30,7 +30,7 @@ require_libucp()
 IS_COMPLETE = "BOWSTRING_TESTS_ALL_FAULTS" in os.environ
 SEED = int(os.environ.get("BOWSTRING_TESTS_SEED", random.SystemRandom().randrange(1 << 20)))
 NUM_SAMPLES = 2
-NUM_STEPS = 13
+NUM_STEPS = 12
 """At least as many a client and a server have."""
 TIMEOUT_S = 1.0
 """How long a client waits for what was dropped."""
