@@ -282,13 +282,13 @@ class MessageSearch:
         """Detect the framing by the messages that the footer lists, as the schema message can't be read."""
         self.schema = footer.to_expected_schema(0, 0)
         self._candidates.is_legacy_framing = True
-        found: list[_Candidate] = []
+        messages: list[_Candidate] = []
         for offset in footer.sorted_offsets[:_MAX_FRAMING_TRIALS]:
             with suppress(InvalidDataError):
-                found.append(self._read_valid_message(offset))
+                messages.append(self._read_valid_message(offset))
         self._candidates.is_legacy_framing = any(
             isinstance(message, BatchMessage) and self.source.read_at(message.start, len(CONTINUATION)) != CONTINUATION
-            for message in found
+            for message in messages
         )
 
     def _find_schema_end(self, footer: DecodedFooter, start: int) -> int:
